@@ -1,0 +1,2 @@
+//! The segue binary.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Value references: `$name`, `$alias.host`, `$alias.group.name`, `$scheme://path` inside texts.
