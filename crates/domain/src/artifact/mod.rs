@@ -16,7 +16,7 @@ pub use breed::{Argument, Breed, BreedReference, Deployable, HealthCheck, Port, 
 pub use deployment::{Cluster, Deployment, Instance, Intention, Leaving, Phase, PhaseName, Service, Status};
 pub use gateway::{Balance, Gateway, GatewayName, Rewrite, Route, RoutePath, Sticky};
 pub use lookup::{LookupClass, lookup_name, short_hash};
-pub use scale::{Cpu, Memory, Percentage, Scale, ScaleReference, UnitError};
+pub use scale::{Cpu, Memory, NamedScale, Percentage, Scale, ScaleReference, UnitError};
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
