@@ -12,6 +12,7 @@ use crate::state::State;
 use arc_swap::ArcSwap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::watch;
 
 /// How many records are read at a time when the log is replayed.
 const REPLAY_RECORDS_MAX: usize = 4096;
@@ -29,6 +30,8 @@ struct Shared {
     head: Mutex<State>,
     /// The fold of what is durable.
     durable: ArcSwap<State>,
+    /// The position of [`Shared::durable`].
+    reached: watch::Sender<Position>,
 }
 
 /// What a command did.
@@ -66,7 +69,8 @@ impl Store {
     pub fn new(log: Log, rules: Rules) -> Result<Self, OpenStoreError> {
         let state = replay(&log)?;
         let durable = ArcSwap::from_pointee(state.clone());
-        Ok(Self { shared: Arc::new(Shared { log, rules, head: Mutex::new(state), durable }) })
+        let reached = watch::Sender::new(state.position());
+        Ok(Self { shared: Arc::new(Shared { log, rules, head: Mutex::new(state), durable, reached }) })
     }
 
     /// Decides `command`, appends its events as one atomic batch and answers once they are durable.
@@ -104,6 +108,12 @@ impl Store {
         self.shared.durable.load_full()
     }
 
+    /// Waits until [`Store::state`] holds everything up to `position`.
+    pub async fn reached(&self, position: Position) {
+        let mut reached = self.shared.reached.subscribe();
+        reached.wait_for(|reached| *reached >= position).await.expect("the sender lives as long as the store");
+    }
+
     /// The rules that commands are decided by.
     pub fn rules(&self) -> &Rules {
         &self.shared.rules
@@ -128,6 +138,11 @@ impl Store {
     fn publish(&self, state: &Arc<State>) {
         self.shared.durable.rcu(|current| {
             if current.position() < state.position() { Arc::clone(state) } else { Arc::clone(current) }
+        });
+        self.shared.reached.send_if_modified(|reached| {
+            let later = *reached < state.position();
+            *reached = state.position().max(*reached);
+            later
         });
     }
 }
