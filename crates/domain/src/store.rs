@@ -10,9 +10,9 @@ use crate::log::{AppendError, Expect, Log, OpenError, ReadError, Subscription};
 use crate::problem::Problems;
 use crate::state::State;
 use arc_swap::ArcSwap;
+use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use tokio::sync::watch;
 
 /// How many records are read at a time when the log is replayed.
 const REPLAY_RECORDS_MAX: usize = 4096;
@@ -28,10 +28,11 @@ struct Shared {
     rules: Rules,
     /// The fold of everything that has a position, durable or not.
     head: Mutex<State>,
-    /// The fold of what is durable.
+    /// The states after appends that were not durable when last looked at, oldest first.
+    sequenced: Mutex<VecDeque<Arc<State>>>,
+    /// A fold of what is durable; [`Store::state`] brings it up to date. Nothing depends on the caller of `execute`
+    /// staying to hear its answer.
     durable: ArcSwap<State>,
-    /// The position of [`Shared::durable`].
-    reached: watch::Sender<Position>,
 }
 
 /// What a command did.
@@ -69,8 +70,8 @@ impl Store {
     pub fn new(log: Log, rules: Rules) -> Result<Self, OpenStoreError> {
         let state = replay(&log)?;
         let durable = ArcSwap::from_pointee(state.clone());
-        let reached = watch::Sender::new(state.position());
-        Ok(Self { shared: Arc::new(Shared { log, rules, head: Mutex::new(state), durable, reached }) })
+        let sequenced = Mutex::default();
+        Ok(Self { shared: Arc::new(Shared { log, rules, head: Mutex::new(state), sequenced, durable }) })
     }
 
     /// Decides `command`, appends its events as one atomic batch and answers once they are durable.
@@ -82,14 +83,18 @@ impl Store {
                 return Ok(Executed { records: Vec::new(), state: self.state() });
             }
             let drafts = events.into_iter().map(|event| draft(event, command, context)).collect();
+            // Held over the append, so that whoever sees its records also finds the state that they make.
+            let mut sequenced = self.shared.sequenced.lock().unwrap_or_else(PoisonError::into_inner);
             let pending = self.shared.log.append(drafts, &Expect::Any)?;
             for record in pending.records() {
                 head.apply(record);
             }
-            (pending, Arc::new(head.clone()))
+            let state = Arc::new(head.clone());
+            sequenced.push_back(Arc::clone(&state));
+            (pending, state)
         };
         let records = pending.durable().await?;
-        self.publish(&state);
+        self.state();
         Ok(Executed { records, state })
     }
 
@@ -105,13 +110,18 @@ impl Store {
 
     /// The state that everything durable makes.
     pub fn state(&self) -> Arc<State> {
+        let last = self.shared.log.last();
+        if self.shared.durable.load().position() < last {
+            let mut sequenced = self.shared.sequenced.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut newest = None;
+            while sequenced.front().is_some_and(|state| state.position() <= last) {
+                newest = sequenced.pop_front();
+            }
+            if let Some(newest) = newest {
+                self.shared.durable.store(newest);
+            }
+        }
         self.shared.durable.load_full()
-    }
-
-    /// Waits until [`Store::state`] holds everything up to `position`.
-    pub async fn reached(&self, position: Position) {
-        let mut reached = self.shared.reached.subscribe();
-        reached.wait_for(|reached| *reached >= position).await.expect("the sender lives as long as the store");
     }
 
     /// The rules that commands are decided by.
@@ -132,18 +142,6 @@ impl Store {
     /// The log itself.
     pub fn log(&self) -> &Log {
         &self.shared.log
-    }
-
-    /// Shows `state` to others unless they see a later one already.
-    fn publish(&self, state: &Arc<State>) {
-        self.shared.durable.rcu(|current| {
-            if current.position() < state.position() { Arc::clone(state) } else { Arc::clone(current) }
-        });
-        self.shared.reached.send_if_modified(|reached| {
-            let later = *reached < state.position();
-            *reached = state.position().max(*reached);
-            later
-        });
     }
 }
 

@@ -111,7 +111,6 @@ async fn supervise(shared: Arc<Shared>) {
             _ = stopping.wait_for(|stopping| *stopping) => break,
             record = records.next() => match record {
                 Some(Ok(record)) => {
-                    shared.store.reached(record.position).await;
                     gateways_wake.send_replace(record.position);
                     let tags = record.event.tags.as_slice();
                     for name in tags.iter().filter_map(|tag| tag.strip_prefix("deployments:")) {
