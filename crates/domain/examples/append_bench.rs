@@ -1,8 +1,9 @@
 //! How many durable appends a second the log does, next to what the disk can do.
 //!
 //! `append_bench DIRECTORY SECONDS` measures three things for that many seconds each, on the disk of DIRECTORY: plain
-//! `fdatasync` calls, each after appending to a file the bytes that one append brings to the log; one writer that waits for each of its
-//! appends; and 64 of them. It removes what it made.
+//! `fdatasync` calls, each after appending to a file about the bytes that one append brings to the log (half of them
+//! before and half after the next, since disks vary); one writer that waits for each of its appends; and 64 of them.
+//! It removes what it made.
 
 use segue_domain::event::{Draft, Event, Origin, Provenance, Tags};
 use segue_domain::log::{Expect, Log};
@@ -40,11 +41,12 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn measure(directory: &Path, duration: Duration) -> Result<[f64; 3], Box<dyn Error>> {
-    let raw = raw(&directory.join("raw"), duration)?;
     let log = Log::open(&directory.join("log"))?;
+    let before = raw(&directory.join("before"), duration / 2)?;
     let one = writers(&log, 1, duration);
+    let after = raw(&directory.join("after"), duration / 2)?;
     let many = writers(&log, WRITERS, duration);
-    Ok([raw, one, many])
+    Ok([f64::midpoint(before, after), one, many])
 }
 
 /// Appends to a file and waits for the disk, as often as it goes.

@@ -43,17 +43,14 @@ impl Index {
         post(&mut self.kinds, header.kind, position);
         let newest = self.order.last().copied().unwrap_or(i64::MIN);
         let timestamp = i64::try_from(header.timestamp).ok();
-        match timestamp.filter(|timestamp| *timestamp >= newest && header.timestamp <= header.time)
-        {
-            Some(timestamp) => {
-                self.ordered.insert(position);
-                self.order.push(timestamp);
-            }
-            None => {
-                self.stray.insert(position);
-                self.strays.insert((header.timestamp, position));
-                self.order.push(newest);
-            }
+        let in_order = |timestamp: &i64| *timestamp >= newest && header.timestamp <= header.time;
+        if let Some(timestamp) = timestamp.filter(in_order) {
+            self.ordered.insert(position);
+            self.order.push(timestamp);
+        } else {
+            self.stray.insert(position);
+            self.strays.insert((header.timestamp, position));
+            self.order.push(newest);
         }
     }
 

@@ -6,9 +6,9 @@
 //! and goes on answering reads. An [`Expect`]ation makes an append depend on the revisions of artifacts: that is how
 //! a decision notices that the state moved on.
 //!
-//! Parts: [`sequencer`] gives positions, [`writer`] commits groups of appends, [`storage`] is RocksDB, [`format`] the
-//! frozen bytes, [`index`] answers queries, [`recent`] holds the newest records, [`subscription`] streams
-//! them, and [`mark`] notices a log that lost its end.
+//! Parts: `sequencer` gives positions, `writer` commits groups of appends, `storage` is RocksDB, `format` the
+//! frozen bytes, `index` answers queries, `recent` holds the newest records, `subscription` streams
+//! them, and `mark` notices a log that lost its end.
 //! The log knows neither commands nor state, and takes from a fact only which artifact it revises.
 
 mod error;

@@ -257,7 +257,9 @@ fn sixty_four_writers_leave_no_gap_and_keep_their_appends_together() {
     };
     let writers: Vec<_> =
         (0..64).map(|writer| std::thread::spawn(write(writer, log.clone()))).collect();
-    writers.into_iter().for_each(|writer| writer.join().unwrap());
+    for writer in writers {
+        writer.join().unwrap();
+    }
     let before = all(&log);
     drop(log);
     let after = all(&Log::open(directory.path()).unwrap());

@@ -89,7 +89,7 @@ fn a_changed_byte_in_a_table_is_noticed() {
 
 /// Writes with RocksDB alone what the log never writes.
 fn meddle(directory: &Path, meddle: impl FnOnce(&Storage, &mut Batch)) -> OpenError {
-    drop(Log::open(directory).map(|log| fill(&log, 3)).unwrap());
+    fill(&Log::open(directory).unwrap(), 3);
     let storage = Storage::open(directory).unwrap();
     let mut batch = Batch::default();
     meddle(&storage, &mut batch);
@@ -111,13 +111,13 @@ fn what_the_log_never_writes_is_refused_with_a_sentence_that_helps() {
         "the log in DIR cannot be opened: the record at position 4 is missing; restore the log from a backup",
     );
     check(
-        &|storage, batch| storage.put_record(batch, Position(4), &[RECORD_FORMAT + 1, 0]),
+        &|storage, batch| storage.put_record(batch, Position(4), &[RECORD_FORMAT + 1, 0, 0, 0, 0]),
         "the log in DIR cannot be opened: the record at position 4 has format 2, this release knows formats up to 1: \
          run a newer release of Segue",
     );
     check(
         &|storage, batch| {
-            storage.put_record(batch, Position(2), &[RECORD_FORMAT, 0, 0, 0, 0, 1, 2, 3])
+            storage.put_record(batch, Position(2), &[RECORD_FORMAT, 0, 0, 0, 0, 1, 2, 3]);
         },
         "the log in DIR cannot be opened: the record at position 2 is damaged: its checksum does not match; \
          restore the log from a backup",
