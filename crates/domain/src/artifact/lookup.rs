@@ -46,8 +46,7 @@ pub fn short_hash(text: &str) -> String {
 }
 
 fn hex_number(text: &str) -> String {
-    let digits: String =
-        Sha1::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+    let digits: String = Sha1::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
     match digits.trim_start_matches('0') {
         "" => "0".to_owned(),
         number => number.to_owned(),
