@@ -9,13 +9,13 @@ mod deployment;
 mod gateway;
 mod lookup;
 mod scale;
-mod value;
+pub mod value;
 
 pub use blueprint::{Blueprint, BlueprintCluster, BlueprintGateway, BlueprintService};
 pub use breed::{Argument, Breed, BreedReference, Deployable, HealthCheck, Port, PortType, Traits};
 pub use deployment::{Cluster, Deployment, Instance, Intention, Leaving, Phase, PhaseName, Service, Status};
 pub use gateway::{Balance, Gateway, GatewayName, Rewrite, Route, RoutePath, Sticky};
-pub use lookup::{LookupClass, lookup_name, short_hash};
+pub use lookup::{LookupClass, lookup_name, route_lookup_name, short_hash};
 pub use scale::{Cpu, Memory, Percentage, Scale, ScaleReference, UnitError};
 
 use serde::{Deserialize, Serialize};
