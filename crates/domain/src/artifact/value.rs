@@ -256,7 +256,7 @@ mod tests {
             assert_eq!(interpolate(text, lookup), expected, "{text}");
         };
         check("x${a}y", "xAy");
-        check("$b|", "|");
+        check("$b/", "/");
         check("$$a", "$a");
         check("$ x ${a b} $", "$ x ${a b} $");
         check("$d.host:$d.ports.p", "d-p");

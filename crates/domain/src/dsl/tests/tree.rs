@@ -109,7 +109,7 @@ fn several_documents() {
 #[test]
 fn what_cannot_be_read() {
     let check = |text: &str, expected: &str| assert_eq!(problems(&documents(text)), [expected], "{text}");
-    check("a: !foo 1", "yaml-parsing  1:9");
+    check("a: !foo 1", "yaml-parsing  1:4");
     check("a: 1\na: 2", "duplicate-key /a 2:1");
     check("{\"a\": 1, \"a\": 2}", "duplicate-key /a 1:10");
     check("x: [{b: 1, c: 2, b: 3}]", "duplicate-key /x/0/b 1:18");
