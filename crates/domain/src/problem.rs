@@ -87,7 +87,10 @@ impl Problems {
     /// The same problems, each changed by `change`: to prefix pointers, or to fill in places.
     #[must_use]
     pub fn map(self, mut change: impl FnMut(Problem) -> Problem) -> Self {
-        Self { first: Box::new(change(*self.first)), rest: self.rest.into_iter().map(change).collect() }
+        Self {
+            first: Box::new(change(*self.first)),
+            rest: self.rest.into_iter().map(change).collect(),
+        }
     }
 }
 

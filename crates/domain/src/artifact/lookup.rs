@@ -46,7 +46,10 @@ pub fn lookup_name(class: LookupClass, name: &str) -> String {
 /// name counts as one of four segments, and the path is filled up to four.
 pub fn route_lookup_name(gateway: &str, path: &RoutePath) -> String {
     let missing = 4_usize.saturating_sub(path.segments().len());
-    lookup_name(LookupClass::Gateway, &format!("{gateway}/*/*/*/{}{}", path.as_str(), "/*".repeat(missing)))
+    lookup_name(
+        LookupClass::Gateway,
+        &format!("{gateway}/*/*/*/{}{}", path.as_str(), "/*".repeat(missing)),
+    )
 }
 
 /// The short hash of `text`, in the same form.
@@ -84,7 +87,10 @@ mod tests {
             assert_eq!(lookup_name(class, name), expected);
         }
         let path = RoutePath::of(["shop", "web", "web:1", "http"]);
-        assert_eq!(route_lookup_name("shop/web/http", &path), "a4c1fa68822c98692eba08f67fd2c4de683d7daa");
+        assert_eq!(
+            route_lookup_name("shop/web/http", &path),
+            "a4c1fa68822c98692eba08f67fd2c4de683d7daa"
+        );
         let expected = lookup_name(LookupClass::Gateway, "/*/*/*/a/b/*/*");
         assert_eq!(route_lookup_name("", &RoutePath::of(["a", "b"])), expected);
         assert!(short_hash("hdr_sub(user-agent) Firefox").starts_with("af31629d4c4c8e71"));

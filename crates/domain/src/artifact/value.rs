@@ -56,7 +56,9 @@ pub struct ValueSyntaxError {
 
 /// Splits `text` into literals and value references.
 pub fn parse(text: &str) -> std::result::Result<Vec<ValuePart>, ValueSyntaxError> {
-    split(text, |rest| Err(ValueSyntaxError { offset: text[..text.len() - rest.len()].chars().count() }))
+    split(text, |rest| {
+        Err(ValueSyntaxError { offset: text[..text.len() - rest.len()].chars().count() })
+    })
 }
 
 /// Replaces each value reference of `text` by what `lookup` gives; nothing becomes empty text. A `$` that begins no
@@ -74,7 +76,10 @@ pub fn interpolate(text: &str, mut lookup: impl FnMut(&ValuePart) -> Option<Stri
 }
 
 /// Splits `text`; `on_stray` is asked about each `$` that begins nothing and gets the text from there on.
-fn split<E>(text: &str, on_stray: impl Fn(&str) -> std::result::Result<(), E>) -> std::result::Result<Vec<ValuePart>, E> {
+fn split<E>(
+    text: &str,
+    on_stray: impl Fn(&str) -> std::result::Result<(), E>,
+) -> std::result::Result<Vec<ValuePart>, E> {
     let mut parts: Vec<ValuePart> = Vec::new();
     let mut literal = String::new();
     let mut rest = text;
@@ -133,7 +138,10 @@ fn bare(input: &mut &str) -> Result<ValuePart> {
 fn global(input: &mut &str) -> Result<ValuePart> {
     let path = separated::<_, _, (), _, _, _, _>(1.., name, '.').take();
     (name, "://", path)
-        .map(|(scheme, _, path): (&str, _, &str)| ValuePart::Global { scheme: scheme.into(), path: path.into() })
+        .map(|(scheme, _, path): (&str, _, &str)| ValuePart::Global {
+            scheme: scheme.into(),
+            path: path.into(),
+        })
         .parse_next(input)
 }
 
@@ -157,7 +165,8 @@ fn local(input: &mut &str) -> Result<ValuePart> {
 
 fn name<'i>(input: &mut &'i str) -> Result<&'i str> {
     let is_name = |c: char| {
-        !c.is_whitespace() && !matches!(c, '/' | '[' | ']' | '.' | '{' | '}' | ':' | ';' | ',' | '$')
+        !c.is_whitespace()
+            && !matches!(c, '/' | '[' | ']' | '.' | '{' | '}' | ':' | ';' | ',' | '$')
     };
     take_while(1.., is_name).parse_next(input)
 }
@@ -238,9 +247,16 @@ mod tests {
 
     #[test]
     fn a_stray_dollar_is_refused_with_its_offset() {
-        for (text, offset) in
-            [("${a b}", 0), ("$ x", 0), ("b$", 1), ("ü$", 1), ("$a ${", 3), ("${a.foo}", 0), ("$.", 0), ("${a.b.c.d}", 0)]
-        {
+        for (text, offset) in [
+            ("${a b}", 0),
+            ("$ x", 0),
+            ("b$", 1),
+            ("ü$", 1),
+            ("$a ${", 3),
+            ("${a.foo}", 0),
+            ("$.", 0),
+            ("${a.b.c.d}", 0),
+        ] {
             assert_eq!(parse(text), Err(ValueSyntaxError { offset }), "{text}");
         }
     }

@@ -94,7 +94,9 @@ fn services(blueprint: &Blueprint) -> impl Iterator<Item = (String, &BlueprintSe
 
 /// All inline breeds of services with their canonical pointers.
 fn breeds(blueprint: &Blueprint) -> impl Iterator<Item = (String, &Breed)> {
-    services(blueprint).filter_map(|(pointer, service)| Some((format!("{pointer}/breed"), service.breed.inline()?)))
+    services(blueprint).filter_map(|(pointer, service)| {
+        Some((format!("{pointer}/breed"), service.breed.inline()?))
+    })
 }
 
 fn gateway_ports(blueprint: &Blueprint) -> Vec<Problem> {
@@ -102,7 +104,8 @@ fn gateway_ports(blueprint: &Blueprint) -> Vec<Problem> {
     for entry in &blueprint.gateways {
         for path in entry.gateway.routes.keys() {
             if let Some(detail) = unresolved_path(blueprint, path) {
-                let pointer = format!("/gateways/{}/routes/{}", segment(&entry.key), segment(path.as_str()));
+                let pointer =
+                    format!("/gateways/{}/routes/{}", segment(&entry.key), segment(path.as_str()));
                 problems.push(Problem::new(ProblemKind::UnresolvedGatewayPort, pointer, detail));
             }
         }
@@ -119,39 +122,46 @@ fn unresolved_path(blueprint: &Blueprint, path: &RoutePath) -> Option<String> {
     let Some(cluster) = blueprint.clusters.get(cluster_name) else {
         return Some(format!("there is no cluster '{cluster_name}'"));
     };
-    let is_declared = !all_inline(cluster) || inline_breeds(cluster).any(|breed| breed.ports.contains_key(port));
-    (!is_declared).then(|| format!("no breed of the cluster '{cluster_name}' declares the port '{port}'"))
+    let is_declared =
+        !all_inline(cluster) || inline_breeds(cluster).any(|breed| breed.ports.contains_key(port));
+    (!is_declared)
+        .then(|| format!("no breed of the cluster '{cluster_name}' declares the port '{port}'"))
 }
 
 fn variables(blueprint: &Blueprint) -> Vec<Problem> {
     let mut problems = Vec::new();
     for key in blueprint.environment_variables.keys() {
-        let detail = match key.split_once('.') {
-            None => Some(format!("'{key}' is not of the form cluster.NAME")),
-            Some((_, name)) if name.contains('.') || name.is_empty() => {
-                Some(format!("'{key}' is not of the form cluster.NAME"))
-            }
-            Some((cluster_name, name)) => match blueprint.clusters.get(cluster_name) {
-                None => Some(format!("there is no cluster '{cluster_name}'")),
-                Some(cluster) => {
-                    let is_declared =
-                        !all_inline(cluster) || inline_breeds(cluster).any(|breed| declares_variable(breed, name));
-                    (!is_declared)
-                        .then(|| format!("no breed of the cluster '{cluster_name}' declares the variable '{name}'"))
-                }
-            },
-        };
+        let detail = unresolved_variable(blueprint, key);
         let pointer = format!("/environment_variables/{}", segment(key));
-        problems
-            .extend(detail.map(|detail| Problem::new(ProblemKind::UnresolvedEnvironmentVariable, pointer, detail)));
+        problems.extend(detail.map(|detail| {
+            Problem::new(ProblemKind::UnresolvedEnvironmentVariable, pointer, detail)
+        }));
     }
     problems
 }
 
-/// The variables of the blueprint and, when asked for, of services or breeds, with their canonical pointers.
+/// Why the variable `key` of the blueprint names nothing.
+pub(super) fn unresolved_variable(blueprint: &Blueprint, key: &str) -> Option<String> {
+    let Some((cluster_name, name)) =
+        key.split_once('.').filter(|(_, name)| !name.is_empty() && !name.contains('.'))
+    else {
+        return Some(format!("'{key}' is not of the form cluster.NAME"));
+    };
+    let Some(cluster) = blueprint.clusters.get(cluster_name) else {
+        return Some(format!("there is no cluster '{cluster_name}'"));
+    };
+    let is_declared =
+        !all_inline(cluster) || inline_breeds(cluster).any(|breed| declares_variable(breed, name));
+    (!is_declared)
+        .then(|| format!("no breed of the cluster '{cluster_name}' declares the variable '{name}'"))
+}
+
+/// The variables of the blueprint with their canonical pointers.
 fn blueprint_values(blueprint: &Blueprint) -> impl Iterator<Item = (String, &str)> {
     let variables = blueprint.environment_variables.iter();
-    variables.filter_map(|(key, value)| Some((format!("/environment_variables/{}", segment(key)), value.as_deref()?)))
+    variables.filter_map(|(key, value)| {
+        Some((format!("/environment_variables/{}", segment(key)), value.as_deref()?))
+    })
 }
 
 fn service_values(blueprint: &Blueprint) -> impl Iterator<Item = (String, &str)> {
@@ -183,8 +193,9 @@ fn references(blueprint: &Blueprint) -> Vec<Problem> {
     for (pointer, text) in values {
         let parts = value::parse(text).unwrap_or_default();
         let detail = parts.iter().find_map(|part| unresolved_reference(blueprint, part));
-        problems
-            .extend(detail.map(|detail| Problem::new(ProblemKind::UnresolvedEnvironmentVariable, pointer, detail)));
+        problems.extend(detail.map(|detail| {
+            Problem::new(ProblemKind::UnresolvedEnvironmentVariable, pointer, detail)
+        }));
     }
     problems
 }
@@ -194,11 +205,16 @@ fn unresolved_reference(blueprint: &Blueprint, part: &ValuePart) -> Option<Strin
     let (alias, group, name) = match part {
         ValuePart::Trait { alias, group, name } => (alias, group.as_str(), name),
         ValuePart::Address { alias, port } => (alias, "ports", port),
-        ValuePart::Literal(_) | ValuePart::Local(_) | ValuePart::Host { .. } | ValuePart::Global { .. } => return None,
+        ValuePart::Literal(_)
+        | ValuePart::Local(_)
+        | ValuePart::Host { .. }
+        | ValuePart::Global { .. } => return None,
     };
     let cluster = blueprint.clusters.get(alias).filter(|cluster| all_inline(cluster))?;
-    let is_declared = group == "hosts" || inline_breeds(cluster).any(|breed| declares(breed, group, name));
-    (!is_declared).then(|| format!("no breed of the cluster '{alias}' declares '{name}' among its {group}"))
+    let is_declared =
+        group == "hosts" || inline_breeds(cluster).any(|breed| declares(breed, group, name));
+    (!is_declared)
+        .then(|| format!("no breed of the cluster '{alias}' declares '{name}' among its {group}"))
 }
 
 /// The cluster gateways with cluster, port name and canonical pointer.
@@ -222,7 +238,10 @@ fn service_routes(blueprint: &Blueprint) -> Vec<Problem> {
                 let pointer = format!("{pointer}/routes/{}", segment(path.as_str()));
                 let detail = format!("the cluster has no service '{}'", path.as_str());
                 let problem = Problem::new(ProblemKind::UnresolvedServiceRoute, pointer, detail);
-                problems.push(problem.hint("a route inside a cluster is the breed name of one of its services"));
+                problems.push(
+                    problem
+                        .hint("a route inside a cluster is the breed name of one of its services"),
+                );
             }
         }
     }
@@ -230,20 +249,31 @@ fn service_routes(blueprint: &Blueprint) -> Vec<Problem> {
 }
 
 fn weights(blueprint: &Blueprint) -> Vec<Problem> {
-    let external = blueprint.gateways.iter().map(|entry| (&entry.gateway, format!("/gateways/{}", segment(&entry.key))));
+    let external = blueprint
+        .gateways
+        .iter()
+        .map(|entry| (&entry.gateway, format!("/gateways/{}", segment(&entry.key))));
     let internal = internal_gateways(blueprint).map(|(_, _, gateway, pointer)| (gateway, pointer));
     external
         .chain(internal)
-        .filter_map(|(gateway, pointer)| routes::weights_problem(&gateway.routes, &format!("{pointer}/routes")))
+        .filter_map(|(gateway, pointer)| {
+            routes::weights_problem(&gateway.routes, &format!("{pointer}/routes"))
+        })
         .collect()
 }
 
 fn sticky(blueprint: &Blueprint) -> Vec<Problem> {
     let external = blueprint.gateways.iter().filter_map(|entry| {
-        sticky_problem(&entry.gateway, entry.gateway.port.kind, &format!("/gateways/{}", segment(&entry.key)))
+        sticky_problem(
+            &entry.gateway,
+            entry.gateway.port.kind,
+            &format!("/gateways/{}", segment(&entry.key)),
+        )
     });
     let internal = internal_gateways(blueprint).filter_map(|(cluster, port, gateway, pointer)| {
-        let kind = inline_breeds(cluster).find_map(|breed| breed.ports.get(port)).map_or(PortType::Http, |port| port.kind);
+        let kind = inline_breeds(cluster)
+            .find_map(|breed| breed.ports.get(port))
+            .map_or(PortType::Http, |port| port.kind);
         sticky_problem(gateway, kind, &pointer)
     });
     external.chain(internal).collect()
@@ -256,7 +286,8 @@ fn duplicate_ports(blueprint: &Blueprint) -> Vec<Problem> {
         .filter(|entry| !seen.insert(entry.gateway.port.number))
         .map(|entry| {
             let pointer = format!("/gateways/{}", segment(&entry.key));
-            let detail = format!("another gateway has the port {} already", entry.gateway.port.number);
+            let detail =
+                format!("another gateway has the port {} already", entry.gateway.port.number);
             Problem::new(ProblemKind::DuplicateGatewayPort, pointer, detail)
         })
         .collect()
@@ -279,10 +310,13 @@ fn internal_ports(blueprint: &Blueprint) -> Vec<Problem> {
 
 fn anonymous_ports(blueprint: &Blueprint) -> Vec<Problem> {
     internal_gateways(blueprint)
-        .filter(|(cluster, port, ..)| port.is_empty() && inline_breeds(cluster).any(|breed| breed.ports.len() > 1))
+        .filter(|(cluster, port, ..)| {
+            port.is_empty() && inline_breeds(cluster).any(|breed| breed.ports.len() > 1)
+        })
         .map(|(_, _, _, pointer)| {
             let detail = "the gateway names no port, but a breed of the cluster has several";
-            let problem = Problem::new(ProblemKind::IllegalAnonymousRoutingPortMapping, pointer, detail);
+            let problem =
+                Problem::new(ProblemKind::IllegalAnonymousRoutingPortMapping, pointer, detail);
             problem.hint("write the name of the port above the gateway")
         })
         .collect()
@@ -308,8 +342,13 @@ fn unique_breeds(blueprint: &Blueprint) -> Vec<Problem> {
     services(blueprint)
         .filter(|(_, service)| !seen.insert(service.breed.name()))
         .map(|(pointer, service)| {
-            let detail = format!("the breed '{}' is used by another service already", service.breed.name());
-            Problem::new(ProblemKind::NonUniqueBlueprintBreedReference, format!("{pointer}/breed"), detail)
+            let detail =
+                format!("the breed '{}' is used by another service already", service.breed.name());
+            Problem::new(
+                ProblemKind::NonUniqueBlueprintBreedReference,
+                format!("{pointer}/breed"),
+                detail,
+            )
         })
         .collect()
 }
@@ -320,28 +359,40 @@ fn service_variables(blueprint: &Blueprint) -> Vec<Problem> {
         let Some(breed) = service.breed.inline() else { continue };
         for (name, value) in &service.environment_variables {
             let (kind, detail) = if value.is_none() {
-                (ProblemKind::MissingEnvironmentVariable, format!("the variable '{name}' has no value"))
+                (
+                    ProblemKind::MissingEnvironmentVariable,
+                    format!("the variable '{name}' has no value"),
+                )
             } else if declares_variable(breed, name) {
                 continue;
             } else {
                 let detail = format!("the breed '{}' declares no variable '{name}'", breed.name);
                 (ProblemKind::UnresolvedDependencyInTraitValue, detail)
             };
-            problems.push(Problem::new(kind, format!("{pointer}/environment_variables/{}", segment(name)), detail));
+            problems.push(Problem::new(
+                kind,
+                format!("{pointer}/environment_variables/{}", segment(name)),
+                detail,
+            ));
         }
     }
     problems
 }
 
 fn dependencies(blueprint: &Blueprint) -> Vec<Problem> {
-    let names: HashSet<&str> = services(blueprint).map(|(_, service)| service.breed.name()).collect();
+    let names: HashSet<&str> =
+        services(blueprint).map(|(_, service)| service.breed.name()).collect();
     let mut problems = Vec::new();
     for (pointer, breed) in breeds(blueprint) {
         for (alias, dependency) in &breed.dependencies {
             if !names.contains(dependency.name()) {
                 let pointer = format!("{pointer}/dependencies/{}", segment(alias));
                 let detail = format!("no service of the blueprint runs '{}'", dependency.name());
-                problems.push(Problem::new(ProblemKind::UnresolvedBreedDependency, pointer, detail));
+                problems.push(Problem::new(
+                    ProblemKind::UnresolvedBreedDependency,
+                    pointer,
+                    detail,
+                ));
             }
         }
     }
@@ -359,7 +410,8 @@ fn recursion(blueprint: &Blueprint) -> Vec<Problem> {
         let mut path: Vec<(&str, usize)> = vec![(&start.name, 0)];
         while let Some((name, next)) = path.last_mut() {
             let name = *name;
-            let dependency = breeds.get(name).and_then(|(_, breed)| breed.dependencies.get_index(*next));
+            let dependency =
+                breeds.get(name).and_then(|(_, breed)| breed.dependencies.get_index(*next));
             *next += 1;
             let Some((alias, dependency)) = dependency else {
                 done.insert(name);
@@ -384,14 +436,25 @@ fn health_checks(blueprint: &Blueprint) -> Vec<Problem> {
     let mut problems = Vec::new();
     for (name, cluster) in &blueprint.clusters {
         let pointer = format!("/clusters/{}/health_checks", segment(name));
-        let declares =
-            |port: &str| !all_inline(cluster) || inline_breeds(cluster).any(|breed| breed.ports.contains_key(port));
-        problems.extend(common::health_check_problems(cluster.health_checks.as_deref(), &pointer, declares));
+        let declares = |port: &str| {
+            !all_inline(cluster)
+                || inline_breeds(cluster).any(|breed| breed.ports.contains_key(port))
+        };
+        problems.extend(common::health_check_problems(
+            cluster.health_checks.as_deref(),
+            &pointer,
+            declares,
+        ));
     }
     for (pointer, service) in services(blueprint) {
         let pointer = format!("{pointer}/health_checks");
-        let declares = |port: &str| service.breed.inline().is_none_or(|breed| breed.ports.contains_key(port));
-        problems.extend(common::health_check_problems(service.health_checks.as_deref(), &pointer, declares));
+        let declares =
+            |port: &str| service.breed.inline().is_none_or(|breed| breed.ports.contains_key(port));
+        problems.extend(common::health_check_problems(
+            service.health_checks.as_deref(),
+            &pointer,
+            declares,
+        ));
     }
     problems
 }

@@ -32,7 +32,11 @@ pub(super) enum Position {
 }
 
 /// A breed with all its rules.
-pub(super) fn breed(mut fields: Fields<'_>, position: Position, reading: &mut Reading) -> Option<Breed> {
+pub(super) fn breed(
+    mut fields: Fields<'_>,
+    position: Position,
+    reading: &mut Reading,
+) -> Option<Breed> {
     let rules_begin = reading.rules_begin();
     let canonical = fields.element().canonical.clone();
     let is_nested = position == Position::Nested;
@@ -90,7 +94,8 @@ fn deployable(fields: &mut Fields<'_>, reading: &mut Reading) -> Option<Deployab
         Some(element) => fields::text(&element, reading),
         None => Some(kind),
     };
-    let definition = inner.require("definition", reading).and_then(|element| fields::text(&element, reading));
+    let definition =
+        inner.require("definition", reading).and_then(|element| fields::text(&element, reading));
     inner.close(reading);
     Some(Deployable { kind: kind?, definition: definition? })
 }
@@ -108,7 +113,10 @@ fn ports(fields: &mut Fields<'_>, reading: &mut Reading) -> IndexMap<String, Por
     ports
 }
 
-fn dependencies(fields: &mut Fields<'_>, reading: &mut Reading) -> IndexMap<String, BreedReference> {
+fn dependencies(
+    fields: &mut Fields<'_>,
+    reading: &mut Reading,
+) -> IndexMap<String, BreedReference> {
     let mut dependencies = IndexMap::new();
     let Some(element) = fields.take("dependencies", reading) else { return dependencies };
     let Some(entries) = element.entries(reading) else {
@@ -138,7 +146,10 @@ fn dependency(element: &Element<'_>, reading: &mut Reading) -> Option<BreedRefer
 }
 
 /// A breed by name, or written in place.
-pub(super) fn breed_reference(element: &Element<'_>, reading: &mut Reading) -> Option<BreedReference> {
+pub(super) fn breed_reference(
+    element: &Element<'_>,
+    reading: &mut Reading,
+) -> Option<BreedReference> {
     match fields::reference(element, &[], reading) {
         Reference::To(name) => Some(BreedReference::Reference(name?)),
         Reference::No if element.is_map() => {

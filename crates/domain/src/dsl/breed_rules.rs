@@ -34,7 +34,10 @@ pub(super) fn broken(breed: &Breed, pointer: &str) -> Vec<RuleProblem> {
     add(rank::STRICT_NAMES, strict_names(breed, pointer));
     add(rank::PORT_VALUES, port_values(breed, pointer));
     add(rank::CONSTANT_VALUES, constant_values(breed, pointer));
-    add(rank::ARGUMENTS, common::argument_value_problems(&breed.arguments, &format!("{pointer}/arguments")));
+    add(
+        rank::ARGUMENTS,
+        common::argument_value_problems(&breed.arguments, &format!("{pointer}/arguments")),
+    );
     let checks = breed.health_checks.as_deref();
     let checks_pointer = format!("{pointer}/health_checks");
     let declares = |port: &str| breed.ports.contains_key(port);
@@ -55,8 +58,12 @@ fn strict_names(breed: &Breed, pointer: &str) -> Vec<Problem> {
         .filter(|(_, key)| !is_strict_name(split_alias(key).0))
         .map(|(group, key)| {
             let pointer = format!("{pointer}/{group}/{}", pointer_segment(key));
-            Problem::new(ProblemKind::IllegalStrictName, pointer, format!("'{key}' is no name for this"))
-                .hint("such a name has no white space, '/', '[', ']' or '.'")
+            Problem::new(
+                ProblemKind::IllegalStrictName,
+                pointer,
+                format!("'{key}' is no name for this"),
+            )
+            .hint("such a name has no white space, '/', '[', ']' or '.'")
         })
         .collect()
 }
@@ -66,7 +73,11 @@ fn port_values(breed: &Breed, pointer: &str) -> Vec<Problem> {
     missing
         .map(|(name, _)| {
             let pointer = format!("{pointer}/ports/{}", pointer_segment(name));
-            Problem::new(ProblemKind::MissingPortValue, pointer, format!("the port '{name}' has no value"))
+            Problem::new(
+                ProblemKind::MissingPortValue,
+                pointer,
+                format!("the port '{name}' has no value"),
+            )
         })
         .collect()
 }
@@ -76,7 +87,11 @@ fn constant_values(breed: &Breed, pointer: &str) -> Vec<Problem> {
     missing
         .map(|(name, _)| {
             let pointer = format!("{pointer}/constants/{}", pointer_segment(name));
-            Problem::new(ProblemKind::MissingConstantValue, pointer, format!("the constant '{name}' has no value"))
+            Problem::new(
+                ProblemKind::MissingConstantValue,
+                pointer,
+                format!("the constant '{name}' has no value"),
+            )
         })
         .collect()
 }
@@ -84,13 +99,15 @@ fn constant_values(breed: &Breed, pointer: &str) -> Vec<Problem> {
 /// The values of a breed with their canonical pointers.
 fn values(breed: &Breed) -> impl Iterator<Item = (String, &str)> {
     let entry = |group: &'static str, name: &str| format!("/{group}/{}", pointer_segment(name));
-    let ports = breed.ports.iter().map(move |(name, port)| (entry("ports", name), port.text.as_str()));
-    let variables = breed
-        .environment_variables
+    let ports =
+        breed.ports.iter().map(move |(name, port)| (entry("ports", name), port.text.as_str()));
+    let variables = breed.environment_variables.iter().filter_map(move |(name, value)| {
+        Some((entry("environment_variables", name), value.as_deref()?))
+    });
+    let constants = breed
+        .constants
         .iter()
-        .filter_map(move |(name, value)| Some((entry("environment_variables", name), value.as_deref()?)));
-    let constants =
-        breed.constants.iter().filter_map(move |(name, value)| Some((entry("constants", name), value.as_deref()?)));
+        .filter_map(move |(name, value)| Some((entry("constants", name), value.as_deref()?)));
     ports.chain(variables).chain(constants)
 }
 
@@ -100,7 +117,11 @@ fn trait_values(breed: &Breed, pointer: &str) -> Vec<Problem> {
         let parts = value::parse(text).unwrap_or_default();
         let unresolved = parts.iter().find_map(|part| unresolved(part, breed));
         problems.extend(unresolved.map(|detail| {
-            Problem::new(ProblemKind::UnresolvedDependencyInTraitValue, format!("{pointer}{place}"), detail)
+            Problem::new(
+                ProblemKind::UnresolvedDependencyInTraitValue,
+                format!("{pointer}{place}"),
+                detail,
+            )
         }));
     }
     problems
@@ -138,13 +159,18 @@ pub(super) fn declares_variable(breed: &Breed, name: &str) -> bool {
 }
 
 fn value_syntax(breed: &Breed, pointer: &str) -> Vec<Problem> {
-    values(breed).filter_map(|(place, text)| value_syntax_problem(text, format!("{pointer}{place}"))).collect()
+    values(breed)
+        .filter_map(|(place, text)| value_syntax_problem(text, format!("{pointer}{place}")))
+        .collect()
 }
 
 /// The problem with the value references of `text`, when there is one.
 pub(super) fn value_syntax_problem(text: &str, pointer: String) -> Option<Problem> {
     let error = value::parse(text).err()?;
-    Some(Problem::new(ProblemKind::ValueSyntax, pointer, format!("in '{text}', {error}")).hint("write '$$' for a '$'"))
+    Some(
+        Problem::new(ProblemKind::ValueSyntax, pointer, format!("in '{text}', {error}"))
+            .hint("write '$$' for a '$'"),
+    )
 }
 
 fn recursion(breed: &Breed, pointer: &str) -> Vec<Problem> {
@@ -154,7 +180,12 @@ fn recursion(breed: &Breed, pointer: &str) -> Vec<Problem> {
 }
 
 /// Nesting is as deep as a document may be, so recursion is bounded.
-fn descend<'b>(breed: &'b Breed, pointer: &str, path: &mut Vec<&'b str>, problems: &mut Vec<Problem>) {
+fn descend<'b>(
+    breed: &'b Breed,
+    pointer: &str,
+    path: &mut Vec<&'b str>,
+    problems: &mut Vec<Problem>,
+) {
     for (alias, dependency) in &breed.dependencies {
         let pointer = format!("{pointer}/dependencies/{}", pointer_segment(alias));
         let name = dependency.name();

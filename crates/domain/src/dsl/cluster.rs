@@ -40,7 +40,11 @@ pub(super) fn cluster(element: &Element<'_>, reading: &mut Reading) -> Option<Bl
     Some(BlueprintCluster { services, gateways, ..BlueprintCluster::default() })
 }
 
-fn full_cluster(mut fields: Fields<'_>, services_pointer: &str, reading: &mut Reading) -> BlueprintCluster {
+fn full_cluster(
+    mut fields: Fields<'_>,
+    services_pointer: &str,
+    reading: &mut Reading,
+) -> BlueprintCluster {
     let services = match fields.take("services", reading) {
         Some(element) => services(&element, services_pointer, reading),
         None => Vec::new(),
@@ -57,7 +61,11 @@ fn full_cluster(mut fields: Fields<'_>, services_pointer: &str, reading: &mut Re
 }
 
 /// Services: a breed, one service, or a list of both.
-fn services(element: &Element<'_>, canonical: &str, reading: &mut Reading) -> Vec<BlueprintService> {
+fn services(
+    element: &Element<'_>,
+    canonical: &str,
+    reading: &mut Reading,
+) -> Vec<BlueprintService> {
     let elements = match element.items(reading) {
         Some(items) => items,
         None => vec![element.clone()],
@@ -68,9 +76,13 @@ fn services(element: &Element<'_>, canonical: &str, reading: &mut Reading) -> Ve
         if element.plain_text().is_some() {
             let breed_pointer = format!("{}/breed", element.canonical);
             let element = element.standing_for(breed_pointer, reading);
-            services.extend(breed::breed_reference(&element, reading).map(BlueprintService::from_breed));
+            services.extend(
+                breed::breed_reference(&element, reading).map(BlueprintService::from_breed),
+            );
         } else if element.is_map() {
-            services.extend(Fields::open(&element, reading).and_then(|fields| service(fields, reading)));
+            services.extend(
+                Fields::open(&element, reading).and_then(|fields| service(fields, reading)),
+            );
         } else {
             reading.wrong_type(&element, "a breed or a service");
         }
@@ -94,15 +106,19 @@ fn service(mut fields: Fields<'_>, reading: &mut Reading) -> Option<BlueprintSer
             fields::general_name(&target, &name, reading).then_some(BreedReference::Reference(name))
         })
     } else {
-        fields.require("breed", reading).and_then(|element| breed::breed_reference(&element, reading))
+        fields
+            .require("breed", reading)
+            .and_then(|element| breed::breed_reference(&element, reading))
     };
     fields.ignore(&["kind", "health"], reading);
     let is_deployed = reading.is_deployment && deployed_parts(&mut fields, reading);
-    let mut environment_variables = common::environment_variables(&mut fields, KeyAlias::Dropped, reading);
+    let mut environment_variables =
+        common::environment_variables(&mut fields, KeyAlias::Dropped, reading);
     if is_deployed {
         make_raw(&mut environment_variables);
     }
-    let scale = fields.take("scale", reading).and_then(|scale| scale::scale_reference(&scale, reading));
+    let scale =
+        fields.take("scale", reading).and_then(|scale| scale::scale_reference(&scale, reading));
     let arguments = fields.take("arguments", reading);
     let arguments = common::arguments(arguments, reading);
     let health_checks = common::health_checks(&mut fields, rank::HEALTH_CHECKS, reading);
@@ -138,6 +154,7 @@ impl BlueprintService {
 fn deployed_parts(fields: &mut Fields<'_>, reading: &mut Reading) -> bool {
     fields.ignore(&["instances", "dependencies"], reading);
     let Some(status) = fields.take("status", reading) else { return false };
+    reading.is_printed = true;
     check_status(&status, reading);
     true
 }
@@ -147,7 +164,10 @@ fn check_status(status: &Element<'_>, reading: &mut Reading) {
     if let Some(intention) = fields.take("intention", reading)
         && !matches!(intention.plain_text(), Some("Deployment" | "Undeployment"))
     {
-        let problem = intention.problem(ProblemKind::UndefinedStateIntention, "an intention of this name is not known");
+        let problem = intention.problem(
+            ProblemKind::UndefinedStateIntention,
+            "an intention of this name is not known",
+        );
         reading.refuse(problem.hint("write Deployment or Undeployment"));
     }
     let Some(phase) = fields.take("phase", reading) else { return };
@@ -155,7 +175,8 @@ fn check_status(status: &Element<'_>, reading: &mut Reading) {
     if let Some(name) = fields.take("name", reading)
         && !matches!(name.plain_text(), Some("Initiated" | "Updating" | "Done" | "Failed"))
     {
-        let problem = name.problem(ProblemKind::UndefinedStateStep, "a phase of this name is not known");
+        let problem =
+            name.problem(ProblemKind::UndefinedStateStep, "a phase of this name is not known");
         reading.refuse(problem.hint("write Initiated, Updating, Done or Failed"));
     }
 }
@@ -216,7 +237,10 @@ fn internal_gateways(
 
 /// The name of the only port that the inline breeds of `services` have between them.
 fn only_port(services: &[BlueprintService]) -> Option<String> {
-    let mut ports = services.iter().filter_map(|service| service.breed.inline()).flat_map(|breed| breed.ports.keys());
+    let mut ports = services
+        .iter()
+        .filter_map(|service| service.breed.inline())
+        .flat_map(|breed| breed.ports.keys());
     let first = ports.next()?;
     ports.all(|other| other == first).then(|| first.clone())
 }

@@ -29,7 +29,11 @@ pub fn split_alias(key: &str) -> (&str, Option<&str>) {
 }
 
 /// A map from name to scalar; null is "declared without value".
-pub(super) fn traits(element: Option<Element<'_>>, alias: KeyAlias, reading: &mut Reading) -> Traits {
+pub(super) fn traits(
+    element: Option<Element<'_>>,
+    alias: KeyAlias,
+    reading: &mut Reading,
+) -> Traits {
     let mut traits = Traits::new();
     for (name, element) in trait_elements(element, alias, reading) {
         traits.insert(name, fields::scalar_text(&element));
@@ -51,7 +55,8 @@ pub(super) fn trait_elements<'n>(
     let mut traits = Vec::with_capacity(entries.len());
     for (key, value) in entries {
         if value.is_map() || value.is_list() {
-            let detail = format!("'{}' takes a single value, found {}", key.text, value.node.describe());
+            let detail =
+                format!("'{}' takes a single value, found {}", key.text, value.node.describe());
             reading.refuse(value.problem(ProblemKind::MalformedTrait, detail));
             continue;
         }
@@ -102,13 +107,15 @@ fn argument(key: &str, value: &Element<'_>, reading: &mut Reading) -> Option<Arg
 }
 
 fn refuse_argument(element: &Element<'_>, reading: &mut Reading) {
-    let problem = element.problem(ProblemKind::InvalidArgument, "an argument is a map with one key and one value");
+    let problem = element
+        .problem(ProblemKind::InvalidArgument, "an argument is a map with one key and one value");
     reading.refuse(problem.hint("write '- key: value'"));
 }
 
 /// The arguments below `pointer` whose value is illegal.
 pub(super) fn argument_value_problems(arguments: &[Argument], pointer: &str) -> Vec<Problem> {
-    let is_boolean = |text: &str| text.eq_ignore_ascii_case("true") || text.eq_ignore_ascii_case("false");
+    let is_boolean =
+        |text: &str| text.eq_ignore_ascii_case("true") || text.eq_ignore_ascii_case("false");
     arguments
         .iter()
         .enumerate()
@@ -122,7 +129,9 @@ pub(super) fn argument_value_problems(arguments: &[Argument], pointer: &str) -> 
 
 /// `dialects` or `dialect`: a map from driver name to anything.
 pub(super) fn dialects(fields: &mut Fields<'_>, reading: &mut Reading) -> Metadata {
-    let Some(element) = fields.take_either("dialects", "dialect", reading) else { return Metadata::new() };
+    let Some(element) = fields.take_either("dialects", "dialect", reading) else {
+        return Metadata::new();
+    };
     let dialects = fields::json_map(&element);
     if dialects.is_none() {
         reading.wrong_type(&element, "a map from driver name to its settings");
@@ -131,7 +140,11 @@ pub(super) fn dialects(fields: &mut Fields<'_>, reading: &mut Reading) -> Metada
 }
 
 /// `environment_variables` or `env`.
-pub(super) fn environment_variables(fields: &mut Fields<'_>, alias: KeyAlias, reading: &mut Reading) -> Traits {
+pub(super) fn environment_variables(
+    fields: &mut Fields<'_>,
+    alias: KeyAlias,
+    reading: &mut Reading,
+) -> Traits {
     let element = fields.take_either("environment_variables", "env", reading);
     traits(element, alias, reading)
 }
@@ -143,7 +156,11 @@ pub(super) fn network(fields: &mut Fields<'_>, reading: &mut Reading) -> Option<
 }
 
 /// `health_checks`: one or a list; negative failures break the rule `rank`.
-pub(super) fn health_checks(fields: &mut Fields<'_>, rank: u8, reading: &mut Reading) -> Option<Vec<HealthCheck>> {
+pub(super) fn health_checks(
+    fields: &mut Fields<'_>,
+    rank: u8,
+    reading: &mut Reading,
+) -> Option<Vec<HealthCheck>> {
     let element = fields.take("health_checks", reading)?;
     let elements = if element.is_map() {
         let canonical = format!("{}/0", element.canonical);
@@ -172,12 +189,18 @@ fn health_check(element: &Element<'_>, rank: u8, reading: &mut Reading) -> Optio
         let number = fields::integer(&failures, reading)?;
         if number < 0 {
             let kind = ProblemKind::NegativeFailuresNumber;
-            reading.break_rule(rank, &failures, kind, format!("'failures' is 0 or more, not {number}"));
+            reading.break_rule(
+                rank,
+                &failures,
+                kind,
+                format!("'failures' is 0 or more, not {number}"),
+            );
             return Some(0);
         }
         fields::unsigned(&failures, reading)
     });
-    let protocol = fields.take("protocol", reading).map(|protocol| fields::text(&protocol, reading));
+    let protocol =
+        fields.take("protocol", reading).map(|protocol| fields::text(&protocol, reading));
     fields.close(reading);
     Some(HealthCheck {
         path: path.unwrap_or_else(|| Some("/".to_owned()))?,

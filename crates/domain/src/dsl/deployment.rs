@@ -40,7 +40,8 @@ fn body(element: &Element<'_>, reading: &mut Reading) -> Option<DeploymentBody> 
     }
     let is_named = fields.has("name") || reading.options.name.is_some();
     let name = if is_named { fields.name(reading) } else { None };
-    let is_legal = name.as_ref().is_none_or(|(name, element)| fields::general_name(element, name, reading));
+    let is_legal =
+        name.as_ref().is_none_or(|(name, element)| fields::general_name(element, name, reading));
     let metadata = fields.top(&[Kind::Blueprint, Kind::Deployment], reading);
     fields.ignore(&["lookup_name", "ports", "hosts"], reading);
     let blueprint = blueprint::body(fields, Scope::Deployment, reading);

@@ -31,7 +31,8 @@ pub struct PostedEvent {
 pub fn read_posted_event(node: &Node) -> Result<PostedEvent> {
     let options = Options::default();
     let mut reading = Reading::new(&options);
-    let event = Fields::open(&Element::root(node), &mut reading).and_then(|fields| posted(fields, &mut reading));
+    let event = Fields::open(&Element::root(node), &mut reading)
+        .and_then(|fields| posted(fields, &mut reading));
     reading.finish(event)
 }
 
@@ -39,7 +40,8 @@ pub fn read_posted_event(node: &Node) -> Result<PostedEvent> {
 pub fn read_event_query(node: &Node, now: OffsetDateTime) -> Result<Query> {
     let options = Options::default();
     let mut reading = Reading::new(&options);
-    let query = Fields::open(&Element::root(node), &mut reading).and_then(|fields| query(fields, now, &mut reading));
+    let query = Fields::open(&Element::root(node), &mut reading)
+        .and_then(|fields| query(fields, now, &mut reading));
     reading.finish(query)
 }
 
@@ -47,7 +49,8 @@ fn posted(mut fields: Fields<'_>, reading: &mut Reading) -> Option<PostedEvent> 
     let tags = fields.require("tags", reading).and_then(|element| {
         let tags = tags(&element, reading)?;
         if tags.is_empty() {
-            reading.refuse(element.problem(ProblemKind::NoTagEvent, "an event has at least one tag"));
+            reading
+                .refuse(element.problem(ProblemKind::NoTagEvent, "an event has at least one tag"));
         }
         Some(tags)
     });
@@ -56,8 +59,11 @@ fn posted(mut fields: Fields<'_>, reading: &mut Reading) -> Option<PostedEvent> 
         let text = fields::text(&element, reading)?;
         let timestamp = instant(&text);
         if timestamp.is_none() {
-            let problem = element.problem(ProblemKind::EventTimestamp, format!("'{text}' is no timestamp"));
-            reading.refuse(problem.hint("write ISO 8601 with an offset, such as 2030-01-10T15:33:49Z"));
+            let problem =
+                element.problem(ProblemKind::EventTimestamp, format!("'{text}' is no timestamp"));
+            reading.refuse(
+                problem.hint("write ISO 8601 with an offset, such as 2030-01-10T15:33:49Z"),
+            );
         }
         timestamp
     });
@@ -65,7 +71,8 @@ fn posted(mut fields: Fields<'_>, reading: &mut Reading) -> Option<PostedEvent> 
         Some(element) => fields::text(&element, reading).filter(|kind| {
             let is_legal = is_event_type(kind);
             if !is_legal {
-                let problem = element.problem(ProblemKind::EventType, format!("'{kind}' is no type of an event"));
+                let problem = element
+                    .problem(ProblemKind::EventType, format!("'{kind}' is no type of an event"));
                 reading.refuse(problem.hint("a type has letters, digits, '_' and '-'"));
             }
             is_legal
@@ -73,7 +80,8 @@ fn posted(mut fields: Fields<'_>, reading: &mut Reading) -> Option<PostedEvent> 
         None => Some("event".to_owned()),
     };
     fields.close(reading);
-    let value = value.map_or_else(|| serde_json::Value::String(String::new()), |value| value.node.to_json());
+    let value = value
+        .map_or_else(|| serde_json::Value::String(String::new()), |value| value.node.to_json());
     Some(PostedEvent { tags: tags?, value, timestamp: timestamp.flatten(), kind: kind? })
 }
 
@@ -105,7 +113,9 @@ fn query(mut fields: Fields<'_>, now: OffsetDateTime, reading: &mut Reading) -> 
     };
     let kind = fields.take("type", reading).and_then(|kind| fields::text(&kind, reading));
     let time = match fields.take("timestamp", reading) {
-        Some(element) => cluster::inner_map(&element, reading).map(|fields| time_range(fields, now, reading)),
+        Some(element) => {
+            cluster::inner_map(&element, reading).map(|fields| time_range(fields, now, reading))
+        }
         None => Some(TimeRange::default()),
     };
     fields.not_supported("aggregator", reading);
@@ -131,14 +141,17 @@ fn bound(
     let closed_element = fields.take(closed, reading);
     if let (Some(_), Some(closed_element)) = (&open_element, &closed_element) {
         let detail = format!("'{open}' and '{closed}' exclude each other");
-        reading.refuse(closed_element.problem(ProblemKind::EventQueryTime, detail).hint("keep one of the two"));
+        reading.refuse(
+            closed_element.problem(ProblemKind::EventQueryTime, detail).hint("keep one of the two"),
+        );
     }
     let inclusive = open_element.is_none();
     let element = open_element.or(closed_element)?;
     let text = fields::text(&element, reading)?;
     let at = query_time(&text, now);
     if at.is_none() {
-        let problem: Problem = element.problem(ProblemKind::EventTimestamp, format!("'{text}' is no time"));
+        let problem: Problem =
+            element.problem(ProblemKind::EventTimestamp, format!("'{text}' is no time"));
         reading.refuse(problem.hint("write ISO 8601 with an offset, now, or now-10m"));
     }
     Some(Bound { at: at?, inclusive })
@@ -146,7 +159,9 @@ fn bound(
 
 /// Reads an ISO 8601 timestamp with an offset.
 fn instant(text: &str) -> Option<OffsetDateTime> {
-    OffsetDateTime::parse(text, &Rfc3339).or_else(|_| OffsetDateTime::parse(text, &Iso8601::PARSING)).ok()
+    OffsetDateTime::parse(text, &Rfc3339)
+        .or_else(|_| OffsetDateTime::parse(text, &Iso8601::PARSING))
+        .ok()
 }
 
 /// Reads a timestamp, or `now` or `<timestamp>||` with date arithmetic.
@@ -203,26 +218,31 @@ fn step(at: OffsetDateTime, count: i64, unit: char) -> Option<OffsetDateTime> {
 
 /// Months are counted in the calendar; the last day of a shorter month stands for the days it lacks.
 fn add_months(at: OffsetDateTime, months: i64) -> Option<OffsetDateTime> {
-    let index = i64::from(at.year()).checked_mul(12)?.checked_add(i64::from(u8::from(at.month())) - 1)?;
+    let index =
+        i64::from(at.year()).checked_mul(12)?.checked_add(i64::from(u8::from(at.month())) - 1)?;
     let index = index.checked_add(months)?;
     let year = i32::try_from(index.div_euclid(12)).ok()?;
     let month = Month::try_from(u8::try_from(index.rem_euclid(12) + 1).ok()?).ok()?;
-    let date = (28..=at.day()).rev().chain(std::iter::once(at.day())).find_map(|day| {
-        Date::from_calendar_date(year, month, day).ok()
-    })?;
+    let date = (28..=at.day())
+        .rev()
+        .chain(std::iter::once(at.day()))
+        .find_map(|day| Date::from_calendar_date(year, month, day).ok())?;
     Some(at.replace_date(date))
 }
 
 fn round_down(at: OffsetDateTime, unit: &str) -> Option<OffsetDateTime> {
     let (hour, minute, second) = at.to_hms();
     let midnight = at.replace_time(Time::MIDNIGHT);
-    let time = |hour, minute, second| Some(at.replace_time(Time::from_hms(hour, minute, second).ok()?));
+    let time =
+        |hour, minute, second| Some(at.replace_time(Time::from_hms(hour, minute, second).ok()?));
     match unit {
         "s" => time(hour, minute, second),
         "m" => time(hour, minute, 0),
         "h" | "H" => time(hour, 0, 0),
         "d" => Some(midnight),
-        "w" => midnight.checked_sub(Duration::days(i64::from(at.weekday().number_days_from_monday()))),
+        "w" => {
+            midnight.checked_sub(Duration::days(i64::from(at.weekday().number_days_from_monday())))
+        }
         "M" => midnight.replace_day(1).ok(),
         "y" => midnight.replace_ordinal(1).ok(),
         _ => None,
@@ -237,7 +257,9 @@ mod tests {
     #[test]
     fn query_times() {
         let now = datetime!(2030-03-31 15:33:49.766 UTC);
-        let check = |text: &str, expected: OffsetDateTime| assert_eq!(query_time(text, now), Some(expected), "{text}");
+        let check = |text: &str, expected: OffsetDateTime| {
+            assert_eq!(query_time(text, now), Some(expected), "{text}")
+        };
         check("now", now);
         check("now-10m", datetime!(2030-03-31 15:23:49.766 UTC));
         check("now+1h-1s", datetime!(2030-03-31 16:33:48.766 UTC));
@@ -253,8 +275,20 @@ mod tests {
         check("2030-01-10T15:33:49.5+02:00", datetime!(2030-01-10 13:33:49.5 UTC));
         check("2030-01-10T15:33:49Z||+1d", datetime!(2030-01-11 15:33:49 UTC));
         for text in [
-            "", "tomorrow", "now-", "now-10", "now10m", "now-1x", "now/x", "2030-01-10", "now-99999999999999999999y",
-            "now-9223372036854775807y", "now+9223372036854775807s", "now+9999999y", "now-1d/d/d", "nowü",
+            "",
+            "tomorrow",
+            "now-",
+            "now-10",
+            "now10m",
+            "now-1x",
+            "now/x",
+            "2030-01-10",
+            "now-99999999999999999999y",
+            "now-9223372036854775807y",
+            "now+9223372036854775807s",
+            "now+9999999y",
+            "now-1d/d/d",
+            "nowü",
         ] {
             assert_eq!(query_time(text, now), None, "{text}");
         }

@@ -50,7 +50,8 @@ pub(super) fn unsigned(element: &Element<'_>, reading: &mut Reading) -> Option<u
 
 /// A whole number.
 pub(super) fn integer(element: &Element<'_>, reading: &mut Reading) -> Option<i128> {
-    let Value::Scalar(Scalar { kind: ScalarKind::Integer(number), .. }) = &element.node.value else {
+    let Value::Scalar(Scalar { kind: ScalarKind::Integer(number), .. }) = &element.node.value
+    else {
         reading.wrong_type(element, "an integer");
         return None;
     };
@@ -61,7 +62,9 @@ pub(super) fn integer(element: &Element<'_>, reading: &mut Reading) -> Option<i1
 pub(super) fn cpu(element: &Element<'_>, reading: &mut Reading) -> Option<Cpu> {
     let text = match &element.node.value {
         Value::Scalar(Scalar { kind: ScalarKind::Integer(number), .. }) => Some(number.to_string()),
-        Value::Scalar(Scalar { kind: ScalarKind::Decimal(_), text }) => Some(text.replace(['_', '+'], "")),
+        Value::Scalar(Scalar { kind: ScalarKind::Decimal(_), text }) => {
+            Some(text.replace(['_', '+'], ""))
+        }
         _ => element.plain_text().map(str::to_owned),
     };
     let cpu = text.and_then(|text| text.parse().ok());
@@ -164,7 +167,11 @@ pub(super) enum Reference {
 }
 
 /// Whether `element` is a reference. Keys beside it in `tolerated` are accepted.
-pub(super) fn reference(element: &Element<'_>, tolerated: &[&'static str], reading: &mut Reading) -> Reference {
+pub(super) fn reference(
+    element: &Element<'_>,
+    tolerated: &[&'static str],
+    reading: &mut Reading,
+) -> Reference {
     use super::reader::Fields;
     if let Some(name) = element.plain_text() {
         return Reference::To(general_name(element, name, reading).then(|| name.to_owned()));
@@ -186,7 +193,9 @@ pub(super) fn reference(element: &Element<'_>, tolerated: &[&'static str], readi
         let same = fields.take("reference", reading).map(|other| (scalar_text(&other), other));
         if let Some((_, other)) = same.filter(|(other, _)| *other != name) {
             let detail = "'reference' says something else than 'ref'";
-            reading.refuse(other.problem(ProblemKind::UnexpectedElement, detail).hint("keep one of the two"));
+            reading.refuse(
+                other.problem(ProblemKind::UnexpectedElement, detail).hint("keep one of the two"),
+            );
         }
     }
     fields.ignore(tolerated, reading);

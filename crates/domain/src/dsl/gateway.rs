@@ -14,7 +14,8 @@ use crate::{
 /// Reads a stored gateway. Its weights are checked and not completed; see [`super::complete_weights`].
 pub fn read_gateway(node: &Node, options: &Options) -> Result<Gateway> {
     let mut reading = Reading::new(options);
-    let gateway = Fields::open(&Element::root(node), &mut reading).and_then(|fields| stored(fields, &mut reading));
+    let gateway = Fields::open(&Element::root(node), &mut reading)
+        .and_then(|fields| stored(fields, &mut reading));
     reading.finish(gateway)
 }
 
@@ -24,8 +25,14 @@ fn stored(mut fields: Fields<'_>, reading: &mut Reading) -> Option<Gateway> {
         if GatewayName::parse(&name).is_some() {
             return Some(name);
         }
-        let problem = element.problem(ProblemKind::UnsupportedGatewayName, format!("'{name}' is no name of a gateway"));
-        reading.refuse(problem.hint("write one to four names with '/' between, without white space, '[' and ']'"));
+        let problem = element.problem(
+            ProblemKind::UnsupportedGatewayName,
+            format!("'{name}' is no name of a gateway"),
+        );
+        reading
+            .refuse(problem.hint(
+                "write one to four names with '/' between, without white space, '[' and ']'",
+            ));
         None
     });
     let port = fields.take("port", reading).and_then(|port| self::port(&port, reading));
@@ -37,7 +44,9 @@ fn stored(mut fields: Fields<'_>, reading: &mut Reading) -> Option<Gateway> {
         (1, routes::weights_problem(&gateway.routes, "/routes")),
         (2, sticky_problem(&gateway, gateway.port.kind, "")),
     ];
-    let broken = broken.into_iter().filter_map(|(rank, problem)| Some(RuleProblem { rank, problem: problem? }));
+    let broken = broken
+        .into_iter()
+        .filter_map(|(rank, problem)| Some(RuleProblem { rank, problem: problem? }));
     reading.settle_rules(rules_begin, broken.collect(), false);
     Some(gateway)
 }
@@ -52,12 +61,20 @@ pub(super) fn body(mut fields: Fields<'_>, reading: &mut Reading) -> Gateway {
     let metadata = fields.top(&[Kind::Gateway], reading);
     let sticky = fields.take("sticky", reading).and_then(|sticky| self::sticky(&sticky, reading));
     let virtual_hosts = fields.take("virtual_hosts", reading);
-    let virtual_hosts = virtual_hosts.map(|hosts| self::virtual_hosts(&hosts, reading)).unwrap_or_default();
+    let virtual_hosts =
+        virtual_hosts.map(|hosts| self::virtual_hosts(&hosts, reading)).unwrap_or_default();
     let routes = fields.take("routes", reading);
     let routes = routes::routes(routes, reading);
     fields.ignore(&["service", "deployed", "internal", "proxy"], reading);
     fields.close(reading);
-    Gateway { name: String::new(), metadata, port: unassigned_port(), sticky, virtual_hosts, routes }
+    Gateway {
+        name: String::new(),
+        metadata,
+        port: unassigned_port(),
+        sticky,
+        virtual_hosts,
+        routes,
+    }
 }
 
 /// A gateway that is nothing but one route to what `element`, a text, names.
@@ -104,7 +121,10 @@ fn sticky(element: &Element<'_>, reading: &mut Reading) -> Option<Sticky> {
         Some("route") => Some(Sticky::Route),
         Some("instance") => Some(Sticky::Instance),
         _ => {
-            let problem = element.problem(ProblemKind::IllegalGatewaySticky, "a gateway sticks to 'route' or 'instance'");
+            let problem = element.problem(
+                ProblemKind::IllegalGatewaySticky,
+                "a gateway sticks to 'route' or 'instance'",
+            );
             reading.refuse(problem.hint("leave it out for no stickiness"));
             None
         }

@@ -4,26 +4,26 @@
 //! tree into an artifact and refuse what the language does not allow; the `write_` functions print artifacts so that
 //! reading them again gives the same. Whether what an artifact refers to exists is not known here.
 
-mod tree;
-mod scalar;
-mod parse;
-mod reader;
-mod fields;
-mod common;
+mod blueprint;
+mod blueprint_rules;
 mod breed;
 mod breed_rules;
-mod scale;
-mod routes;
-mod gateway;
-mod blueprint;
 mod cluster;
-mod blueprint_rules;
+mod common;
 mod deployment;
 mod event;
-mod write;
-mod write_deployment;
+mod fields;
+mod gateway;
+mod parse;
+mod reader;
+mod routes;
+mod scalar;
+mod scale;
 #[cfg(test)]
 mod tests;
+mod tree;
+mod write;
+mod write_deployment;
 
 pub use blueprint::read_blueprint;
 pub use breed::read_breed;
@@ -36,9 +36,12 @@ pub use routes::{complete_weights, rewrite};
 pub use scale::{NamedScale, read_inline_scale, read_scale};
 pub use tree::{Key, Node, Scalar, ScalarKind, Value};
 pub use write::{
-    GatewayView, TargetView, write_blueprint, write_breed, write_gateway, write_inline_scale, write_scale,
+    GatewayView, TargetView, write_blueprint, write_breed, write_gateway, write_inline_scale,
+    write_scale,
 };
-pub use write_deployment::{DeploymentView, ExternalGatewayView, write_deployment, write_deployment_as_blueprint};
+pub use write_deployment::{
+    DeploymentView, ExternalGatewayView, write_deployment, write_deployment_as_blueprint,
+};
 
 use crate::{
     artifact::Kind,
@@ -65,7 +68,8 @@ pub fn documents(text: &str) -> Result<Vec<Node>> {
     let documents = parse(text, &Limits::default())?;
     match <[Node; 1]>::try_from(documents) {
         Ok([Node { value: Value::Sequence(items), .. }])
-            if !items.is_empty() && items.iter().all(|item| matches!(item.value, Value::Mapping(_))) =>
+            if !items.is_empty()
+                && items.iter().all(|item| matches!(item.value, Value::Mapping(_))) =>
         {
             Ok(items)
         }
@@ -92,7 +96,9 @@ pub fn document(text: &str) -> Result<Node> {
 pub fn document_key(node: &Node) -> Result<(Option<Kind>, Option<String>)> {
     let Value::Mapping(entries) = &node.value else {
         let detail = format!("expected a map, found {}", node.describe());
-        return Err(Problem::new(ProblemKind::UnexpectedType, "", detail).at(Some(node.place)).into());
+        return Err(Problem::new(ProblemKind::UnexpectedType, "", detail)
+            .at(Some(node.place))
+            .into());
     };
     let scalar = |name: &str| {
         entries.iter().find(|(key, _)| key.text == name).and_then(|(_, node)| match &node.value {
@@ -106,12 +112,21 @@ pub fn document_key(node: &Node) -> Result<(Option<Kind>, Option<String>)> {
         return Ok((Some(kind), name));
     }
     let problem = if LATER_KINDS.contains(&text.as_str()) {
-        Problem::new(ProblemKind::NotSupported, "/kind", format!("this release does not support the kind '{text}' yet"))
+        Problem::new(
+            ProblemKind::NotSupported,
+            "/kind",
+            format!("this release does not support the kind '{text}' yet"),
+        )
     } else {
-        Problem::new(ProblemKind::UnexpectedArtifact, "/kind", format!("'{text}' is no kind of artifact"))
+        Problem::new(
+            ProblemKind::UnexpectedArtifact,
+            "/kind",
+            format!("'{text}' is no kind of artifact"),
+        )
     };
     Err(problem.at(Some(place)).into())
 }
 
 /// Kinds of the full language that this release does not know yet.
-const LATER_KINDS: [&str; 7] = ["condition", "escalation", "rewrite", "route", "sla", "template", "workflow"];
+const LATER_KINDS: [&str; 7] =
+    ["condition", "escalation", "rewrite", "route", "sla", "template", "workflow"];

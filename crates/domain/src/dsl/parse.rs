@@ -79,7 +79,10 @@ impl<'text> Builder<'text> {
             let (event, span) = self.next()?;
             match event {
                 Event::StreamEnd => return Ok(documents),
-                Event::StreamStart | Event::DocumentStart(_) | Event::DocumentEnd | Event::Nothing => {}
+                Event::StreamStart
+                | Event::DocumentStart(_)
+                | Event::DocumentEnd
+                | Event::Nothing => {}
                 Event::Scalar(text, ScalarStyle::Plain, 0, None) if text.is_empty() => {}
                 event => {
                     documents.push(self.node(event, span, 0)?.0);
@@ -103,7 +106,9 @@ impl<'text> Builder<'text> {
         self.nodes += 1;
         self.check_limits(place, depth)?;
         let tag = match &event {
-            Event::Scalar(_, _, _, tag) | Event::SequenceStart(_, tag) | Event::MappingStart(_, tag) => tag.as_ref(),
+            Event::Scalar(_, _, _, tag)
+            | Event::SequenceStart(_, tag)
+            | Event::MappingStart(_, tag) => tag.as_ref(),
             _ => None,
         };
         if let Some(tag) = tag {
@@ -153,7 +158,8 @@ impl<'text> Builder<'text> {
             if event == Event::MappingEnd {
                 return Ok((map.finish(), size));
             }
-            let is_merge = matches!(&event, Event::Scalar(text, ScalarStyle::Plain, _, None) if text == "<<");
+            let is_merge =
+                matches!(&event, Event::Scalar(text, ScalarStyle::Plain, _, None) if text == "<<");
             let (key, key_size) = self.key(event, span, depth)?;
             size.add(key_size);
             self.pointer.push(key.text.clone());
@@ -162,7 +168,11 @@ impl<'text> Builder<'text> {
             size.add(value_size);
             if is_merge {
                 map.merge(value).map_err(|place| {
-                    Self::refuse(place, "'<<' takes a map or a list of maps".to_owned(), "write an alias such as *base")
+                    Self::refuse(
+                        place,
+                        "'<<' takes a map or a list of maps".to_owned(),
+                        "write an alias such as *base",
+                    )
                 })?;
             } else if let Some(first) = map.insert(&key, value) {
                 self.duplicates.push(self.duplicate(&key, first));
@@ -180,19 +190,26 @@ impl<'text> Builder<'text> {
         let (node, size) = self.node(event, span, depth + 1)?;
         match spelling.or_else(|| key_text(&node)) {
             Some(text) => Ok((Key { text, place: node.place }, size)),
-            None => Err(Self::refuse(node.place, "a map cannot be a key".to_owned(), "quote the key")),
+            None => {
+                Err(Self::refuse(node.place, "a map cannot be a key".to_owned(), "quote the key"))
+            }
         }
     }
 
     fn duplicate(&self, key: &Key, first: Place) -> Problem {
-        let pointer: String =
-            self.pointer.iter().flat_map(|segment| ["/".to_owned(), pointer_segment(segment)]).collect();
+        let pointer: String = self
+            .pointer
+            .iter()
+            .flat_map(|segment| ["/".to_owned(), pointer_segment(segment)])
+            .collect();
         let Place { line, column } = first;
         let detail = format!(
             "the key '{}' stands twice: here, and first at line {line}, column {column}",
             key.text
         );
-        Problem::new(ProblemKind::DuplicateKey, pointer, detail).at(Some(key.place)).hint("keep one of the two")
+        Problem::new(ProblemKind::DuplicateKey, pointer, detail)
+            .at(Some(key.place))
+            .hint("keep one of the two")
     }
 
     fn alias(&mut self, id: usize, place: Place, depth: usize) -> Result<(Node, Size)> {
@@ -334,8 +351,13 @@ fn refuse_control_characters(text: &str) -> Result<()> {
     }
     for character in text.chars() {
         if u8::try_from(character).is_ok_and(is_control) {
-            let detail = format!("the control character U+{:04X} is not allowed", u32::from(character));
-            return Err(Builder::refuse(place, detail, "leave it out, or write an escape in double quotes"));
+            let detail =
+                format!("the control character U+{:04X} is not allowed", u32::from(character));
+            return Err(Builder::refuse(
+                place,
+                detail,
+                "leave it out, or write an escape in double quotes",
+            ));
         }
         place = match character {
             '\n' => Place { line: place.line + 1, column: 1 },
@@ -366,7 +388,9 @@ fn shifted(shifts: &[Shift], line: usize, column: usize) -> Place {
 fn join_surrogates(text: &str) -> (Option<String>, Vec<Shift>) {
     let opens_json = text.trim_start().starts_with(['{', '[', '"']);
     let may_have_pairs = text.contains("\\ud") || text.contains("\\uD");
-    if !(opens_json && may_have_pairs) || serde_json::from_str::<serde::de::IgnoredAny>(text).is_err() {
+    if !(opens_json && may_have_pairs)
+        || serde_json::from_str::<serde::de::IgnoredAny>(text).is_err()
+    {
         return (None, Vec::new());
     }
     let mut joined = String::with_capacity(text.len());
@@ -378,7 +402,8 @@ fn join_surrogates(text: &str) -> (Option<String>, Vec<Shift>) {
         if let Some(code) = pair {
             let _ = write!(joined, "\\U{code:08X}");
             column += SURROGATES_LENGTH - 2;
-            let by = shifts.last().filter(|shift| shift.line == line).map_or(0, |shift| shift.by) + 2;
+            let by =
+                shifts.last().filter(|shift| shift.line == line).map_or(0, |shift| shift.by) + 2;
             shifts.push(Shift { line, column, by });
             rest = &rest[SURROGATES_LENGTH..];
             continue;
@@ -386,7 +411,11 @@ fn join_surrogates(text: &str) -> (Option<String>, Vec<Shift>) {
         // An escape is two characters, so that `\\ud83d` is not taken for one.
         let taken = if character == '\\' { 2 } else { character.len_utf8() };
         joined.push_str(&rest[..taken]);
-        (line, column) = if character == '\n' { (line + 1, 0) } else { (line, column + rest[..taken].chars().count()) };
+        (line, column) = if character == '\n' {
+            (line + 1, 0)
+        } else {
+            (line, column + rest[..taken].chars().count())
+        };
         rest = &rest[taken..];
     }
     (Some(joined), shifts)

@@ -75,7 +75,13 @@ impl<'n> Element<'n> {
         matches!(self.node.value, Value::Sequence(_))
     }
 
-    fn child(&self, segment: &str, node: &'n Node, place: Place, reading: &mut Reading) -> Element<'n> {
+    fn child(
+        &self,
+        segment: &str,
+        node: &'n Node,
+        place: Place,
+        reading: &mut Reading,
+    ) -> Element<'n> {
         let segment = pointer_segment(segment);
         let pointer = format!("{}/{segment}", self.pointer);
         let canonical = format!("{}/{segment}", self.canonical);
@@ -104,7 +110,9 @@ impl<'n> Fields<'n> {
             reading.wrong_type(element, "a map");
             return None;
         };
-        let entries = entries.iter().map(|(key, node)| Entry { key, node, is_taken: false }).collect();
+        reading.mark(&element.canonical, &element.pointer, element.place);
+        let entries =
+            entries.iter().map(|(key, node)| Entry { key, node, is_taken: false }).collect();
         Some(Self { element: element.clone(), entries, known: Vec::new() })
     }
 
@@ -121,7 +129,8 @@ impl<'n> Fields<'n> {
     /// Takes `name`; null equals absent.
     pub fn take(&mut self, name: &'static str, reading: &mut Reading) -> Option<Element<'n>> {
         self.known.push(name);
-        let entry = self.entries.iter_mut().find(|entry| entry.key.text == name && !entry.is_taken)?;
+        let entry =
+            self.entries.iter_mut().find(|entry| entry.key.text == name && !entry.is_taken)?;
         entry.is_taken = true;
         let element = self.element.child(name, entry.node, entry.key.place, reading);
         (!element.is_null()).then_some(element)
@@ -169,7 +178,8 @@ impl<'n> Fields<'n> {
     pub fn kind(&mut self, kinds: &[Kind], reading: &mut Reading) {
         let Some(element) = self.take("kind", reading) else { return };
         if !kinds.iter().any(|kind| element.plain_text() == Some(kind.singular())) {
-            let expected: Vec<_> = kinds.iter().map(|kind| format!("'{}'", kind.singular())).collect();
+            let expected: Vec<_> =
+                kinds.iter().map(|kind| format!("'{}'", kind.singular())).collect();
             let detail = format!("the kind here is {}", expected.join(" or "));
             reading.kinds.push(element.problem(ProblemKind::InconsistentArtifactKind, detail));
         }
@@ -210,8 +220,9 @@ impl<'n> Fields<'n> {
 
     /// Moves all keys but `kept` into fields of their own.
     pub fn split_off(&mut self, kept: &[&str]) -> Fields<'n> {
-        let (kept, moved) =
-            std::mem::take(&mut self.entries).into_iter().partition(|entry| kept.contains(&entry.key.text.as_str()));
+        let (kept, moved) = std::mem::take(&mut self.entries)
+            .into_iter()
+            .partition(|entry| kept.contains(&entry.key.text.as_str()));
         self.entries = kept;
         Fields { element: self.element.clone(), entries: moved, known: Vec::new() }
     }
@@ -232,13 +243,16 @@ impl<'n> Fields<'n> {
 
     /// Reports the keys that nobody took.
     pub fn close(self, reading: &mut Reading) {
-        for entry in self.entries.iter().filter(|entry| !entry.is_taken && entry.node.value != Value::Null) {
+        for entry in
+            self.entries.iter().filter(|entry| !entry.is_taken && entry.node.value != Value::Null)
+        {
             let key = &entry.key.text;
             let pointer = format!("{}/{}", self.element.pointer, pointer_segment(key));
             let detail = format!("'{key}' is not known here");
-            let mut problem =
-                Problem::new(ProblemKind::UnexpectedElement, pointer, detail).at(Some(entry.key.place));
-            problem.hint = closest(key, &self.known).map(|known| format!("did you mean '{known}'?"));
+            let mut problem = Problem::new(ProblemKind::UnexpectedElement, pointer, detail)
+                .at(Some(entry.key.place));
+            problem.hint =
+                closest(key, &self.known).map(|known| format!("did you mean '{known}'?"));
             reading.unknown.push(problem);
         }
     }
@@ -257,6 +271,8 @@ pub(super) struct Reading<'o> {
     pub options: &'o Options,
     /// Whether the parts of a deployment that Segue itself sets are accepted and ignored.
     pub is_deployment: bool,
+    /// Whether such parts were met, so that this is a deployment as it was printed.
+    pub is_printed: bool,
     read: Vec<Problem>,
     rules: Vec<RuleProblem>,
     kinds: Vec<Problem>,
@@ -276,6 +292,7 @@ impl<'o> Reading<'o> {
         Self {
             options,
             is_deployment: false,
+            is_printed: false,
             read: Vec::new(),
             rules: Vec::new(),
             kinds: Vec::new(),
@@ -290,7 +307,13 @@ impl<'o> Reading<'o> {
     }
 
     /// Reports a broken rule of the artifact as a whole.
-    pub fn break_rule(&mut self, rank: u8, element: &Element<'_>, kind: ProblemKind, detail: impl Into<String>) {
+    pub fn break_rule(
+        &mut self,
+        rank: u8,
+        element: &Element<'_>,
+        kind: ProblemKind,
+        detail: impl Into<String>,
+    ) {
         let problem = Problem::new(kind, &element.canonical, detail);
         self.rules.push(RuleProblem { rank, problem });
     }
@@ -309,7 +332,9 @@ impl<'o> Reading<'o> {
     pub fn missing(&mut self, parent: &Element<'_>, name: &str) {
         let pointer = format!("{}/{}", parent.pointer, pointer_segment(name));
         let detail = format!("'{}' is required", &pointer[1..]);
-        self.refuse(Problem::new(ProblemKind::MissingPathValue, pointer, detail).at(Some(parent.place)));
+        self.refuse(
+            Problem::new(ProblemKind::MissingPathValue, pointer, detail).at(Some(parent.place)),
+        );
     }
 
     pub fn not_supported(&mut self, element: &Element<'_>, what: &str) {
@@ -345,7 +370,9 @@ impl<'o> Reading<'o> {
             stage.sort_by_key(|problem| (problem.place.is_none(), problem.place));
             Problems::check(stage)?;
         }
-        read.ok_or_else(|| Problem::new(ProblemKind::UnexpectedType, "", "the document cannot be read").into())
+        read.ok_or_else(|| {
+            Problem::new(ProblemKind::UnexpectedType, "", "the document cannot be read").into()
+        })
     }
 
     fn mark(&mut self, canonical: &str, pointer: &str, place: Place) {

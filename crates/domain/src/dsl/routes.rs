@@ -22,7 +22,8 @@ pub fn complete_weights(routes: &mut Routes) -> Result<(), Problem> {
         return Err(problem);
     }
     let rest = 100 - sum(routes);
-    let mut open: Vec<&mut Route> = routes.values_mut().filter(|route| route.weight.is_none()).collect();
+    let mut open: Vec<&mut Route> =
+        routes.values_mut().filter(|route| route.weight.is_none()).collect();
     let count = u32::try_from(open.len()).expect("a document has fewer than 2^32 routes");
     if count == 0 {
         return Ok(());
@@ -121,21 +122,29 @@ fn insert(
     let element = element.standing_for(standing_for, reading);
     if routes.contains_key(&path) {
         let detail = format!("the route '{}' stands twice", path.as_str());
-        reading.refuse(element.problem(ProblemKind::DuplicateKey, detail).hint("keep one of the two"));
+        reading
+            .refuse(element.problem(ProblemKind::DuplicateKey, detail).hint("keep one of the two"));
         return;
     }
     routes.insert(path, route.unwrap_or_default());
 }
 
 fn path(text: &str, element: &Element<'_>, reading: &mut Reading) -> Option<RoutePath> {
-    let problem = |kind, detail: String| Problem { place: Some(element.place), ..element.problem(kind, detail) };
+    let problem = |kind, detail: String| Problem {
+        place: Some(element.place),
+        ..element.problem(kind, detail)
+    };
     let Some(path) = RoutePath::parse(text) else {
         let detail = format!("the path '{text}' has no or more than four segments");
-        reading.refuse(problem(ProblemKind::UnsupportedRoutePath, detail).hint("write one to four names with '/' between"));
+        reading.refuse(
+            problem(ProblemKind::UnsupportedRoutePath, detail)
+                .hint("write one to four names with '/' between"),
+        );
         return None;
     };
     if path.external().is_none() && !path.segments().into_iter().all(is_general_name) {
-        reading.refuse(problem(ProblemKind::IllegalName, format!("'{text}' is no path of a route")));
+        reading
+            .refuse(problem(ProblemKind::IllegalName, format!("'{text}' is no path of a route")));
         return None;
     }
     Some(path)
@@ -145,7 +154,8 @@ fn route(element: &Element<'_>, reading: &mut Reading) -> Option<Route> {
     if element.is_null() {
         let detail = format!("'{}' is required", element.pointer.trim_start_matches('/'));
         let problem = Problem::new(ProblemKind::MissingPathValue, &element.pointer, detail);
-        reading.refuse(problem.at(Some(element.place)).hint("write {} for a route without settings"));
+        reading
+            .refuse(problem.at(Some(element.place)).hint("write {} for a route without settings"));
         return None;
     }
     if element.plain_text().is_some() {
@@ -160,8 +170,10 @@ fn route(element: &Element<'_>, reading: &mut Reading) -> Option<Route> {
     refuse_name_without_reference(&mut fields, reading);
     fields.ignore(&["kind"], reading);
     let metadata = fields.metadata(reading);
-    let weight = fields.take("weight", reading).and_then(|weight| fields::percentage(&weight, reading));
-    let balance = fields.take("balance", reading).and_then(|balance| fields::text(&balance, reading));
+    let weight =
+        fields.take("weight", reading).and_then(|weight| fields::percentage(&weight, reading));
+    let balance =
+        fields.take("balance", reading).and_then(|balance| fields::text(&balance, reading));
     refuse_condition(&mut fields, reading);
     let strength = fields.take("condition_strength", reading);
     let condition_strength = strength.and_then(|strength| fields::percentage(&strength, reading));
@@ -175,14 +187,19 @@ fn route(element: &Element<'_>, reading: &mut Reading) -> Option<Route> {
 /// Only the absence of a condition is supported, however it is written.
 fn refuse_condition(fields: &mut Fields<'_>, reading: &mut Reading) {
     let Some(element) = fields.take("condition", reading) else { return };
-    let is_empty = |element: &Element<'_>| element.plain_text().is_some_and(|text| text.trim().is_empty());
+    let is_empty =
+        |element: &Element<'_>| element.plain_text().is_some_and(|text| text.trim().is_empty());
     if is_empty(&element) {
         return;
     }
     if element.is_map() {
         let Some(mut inner) = Fields::open(&element, reading) else { return };
         let text = inner.take("condition", reading);
-        if inner.len() <= 1 && text.as_ref().is_none_or(is_empty) && !inner.has("ref") && !inner.has("reference") {
+        if inner.len() <= 1
+            && text.as_ref().is_none_or(is_empty)
+            && !inner.has("ref")
+            && !inner.has("reference")
+        {
             inner.close(reading);
             return;
         }
@@ -220,7 +237,8 @@ fn one_rewrite(element: &Element<'_>, reading: &mut Reading) -> Option<Rewrite> 
     let text = fields::text(&path, reading)?;
     let rewrite = rewrite(&text);
     if rewrite.is_none() {
-        let problem = path.problem(ProblemKind::UnsupportedPathRewrite, format!("'{text}' is no rewrite"));
+        let problem =
+            path.problem(ProblemKind::UnsupportedPathRewrite, format!("'{text}' is no rewrite"));
         reading.refuse(problem.hint("write NEW_PATH if CONDITION"));
     }
     rewrite

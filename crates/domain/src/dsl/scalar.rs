@@ -20,10 +20,7 @@ pub(super) fn is_null(text: &str) -> bool {
 
 /// What an unquoted `text` that is not null stands for.
 pub(super) fn resolve(text: &str) -> ScalarKind {
-    boolean(text)
-        .map(ScalarKind::Boolean)
-        .or_else(|| number(text))
-        .unwrap_or(ScalarKind::Text)
+    boolean(text).map(ScalarKind::Boolean).or_else(|| number(text)).unwrap_or(ScalarKind::Text)
 }
 
 fn boolean(text: &str) -> Option<bool> {
@@ -40,7 +37,9 @@ fn number(text: &str) -> Option<ScalarKind> {
         None => (false, text),
     };
     match digits {
-        ".inf" | ".Inf" | ".INF" if negative => return Some(ScalarKind::Decimal(f64::NEG_INFINITY)),
+        ".inf" | ".Inf" | ".INF" if negative => {
+            return Some(ScalarKind::Decimal(f64::NEG_INFINITY));
+        }
         ".inf" | ".Inf" | ".INF" => return Some(ScalarKind::Decimal(f64::INFINITY)),
         ".nan" | ".NaN" | ".NAN" if digits == text => return Some(ScalarKind::Decimal(f64::NAN)),
         _ => {}
@@ -64,7 +63,11 @@ fn number(text: &str) -> Option<ScalarKind> {
             |value| ScalarKind::Integer(if negative { -value } else { value }),
         ));
     }
-    if is_decimal(&plain) { Some(ScalarKind::Decimal(signed(plain.parse().ok()?, negative))) } else { None }
+    if is_decimal(&plain) {
+        Some(ScalarKind::Decimal(signed(plain.parse().ok()?, negative)))
+    } else {
+        None
+    }
 }
 
 fn signed(value: f64, negative: bool) -> f64 {
@@ -76,7 +79,9 @@ fn radix(digits: &str, radix: u32, negative: bool) -> Option<ScalarKind> {
     if plain.is_empty() || !plain.chars().all(|c| c.is_digit(radix)) {
         return None;
     }
-    i128::from_str_radix(&plain, radix).ok().map(|value| ScalarKind::Integer(if negative { -value } else { value }))
+    i128::from_str_radix(&plain, radix)
+        .ok()
+        .map(|value| ScalarKind::Integer(if negative { -value } else { value }))
 }
 
 /// Digits with at most one point and at most one exponent; at least one digit before the exponent.
@@ -100,7 +105,8 @@ mod tests {
 
     #[test]
     fn plain_scalars() {
-        let check = |text: &str, expected: ScalarKind| assert_eq!(resolve(text), expected, "{text}");
+        let check =
+            |text: &str, expected: ScalarKind| assert_eq!(resolve(text), expected, "{text}");
         for text in ["true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON"] {
             check(text, ScalarKind::Boolean(true));
         }
@@ -123,8 +129,28 @@ mod tests {
         check("-.INF", ScalarKind::Decimal(f64::NEG_INFINITY));
         check(&"9".repeat(50), ScalarKind::Decimal(1e50));
         for text in [
-            "010", "1:30", "10:30:00", "0o17", "2017-01-01", "y", "n", ".", "-", "_1", "1e", "e5", "1.2.3", "0x", "0xg",
-            "inf", "1,5", "tRue", "00", "1 2", "--1", "2017-01-01T10:00:00Z",
+            "010",
+            "1:30",
+            "10:30:00",
+            "0o17",
+            "2017-01-01",
+            "y",
+            "n",
+            ".",
+            "-",
+            "_1",
+            "1e",
+            "e5",
+            "1.2.3",
+            "0x",
+            "0xg",
+            "inf",
+            "1,5",
+            "tRue",
+            "00",
+            "1 2",
+            "--1",
+            "2017-01-01T10:00:00Z",
         ] {
             check(text, ScalarKind::Text);
         }

@@ -2,7 +2,7 @@
 
 use super::{
     Options,
-    common::{refuse_name_without_reference, reference_or_inline},
+    common::{reference_or_inline, refuse_name_without_reference},
     fields::{self, Reference},
     reader::{Element, Fields, Reading},
     tree::Node,
@@ -26,7 +26,8 @@ pub struct NamedScale {
 /// Reads a stored scale.
 pub fn read_scale(node: &Node, options: &Options) -> Result<NamedScale> {
     let mut reading = Reading::new(options);
-    let scale = Fields::open(&Element::root(node), &mut reading).and_then(|fields| named(fields, &mut reading));
+    let scale = Fields::open(&Element::root(node), &mut reading)
+        .and_then(|fields| named(fields, &mut reading));
     reading.finish(scale)
 }
 
@@ -55,7 +56,10 @@ fn named(mut fields: Fields<'_>, reading: &mut Reading) -> Option<NamedScale> {
 }
 
 /// The scale of a service in a blueprint.
-pub(super) fn scale_reference(element: &Element<'_>, reading: &mut Reading) -> Option<ScaleReference> {
+pub(super) fn scale_reference(
+    element: &Element<'_>,
+    reading: &mut Reading,
+) -> Option<ScaleReference> {
     match reference_or_inline(element, reading) {
         Reference::To(name) => Some(ScaleReference::Reference(name?)),
         Reference::No if element.is_map() => {
@@ -73,7 +77,8 @@ pub(super) fn scale_reference(element: &Element<'_>, reading: &mut Reading) -> O
 
 fn values(mut fields: Fields<'_>, reading: &mut Reading) -> Option<Scale> {
     let cpu = fields.require("cpu", reading).and_then(|cpu| fields::cpu(&cpu, reading));
-    let memory = fields.require("memory", reading).and_then(|memory| fields::memory(&memory, reading));
+    let memory =
+        fields.require("memory", reading).and_then(|memory| fields::memory(&memory, reading));
     let instances = match fields.take("instances", reading) {
         Some(instances) => fields::unsigned(&instances, reading),
         None => Some(1),

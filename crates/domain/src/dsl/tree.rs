@@ -79,7 +79,8 @@ impl Node {
             Value::Scalar(scalar) => scalar.to_json(),
             Value::Sequence(items) => Json::Array(items.iter().map(Node::to_json).collect()),
             Value::Mapping(entries) => {
-                let members = entries.iter().map(|(key, value)| (key.text.clone(), value.to_json()));
+                let members =
+                    entries.iter().map(|(key, value)| (key.text.clone(), value.to_json()));
                 Json::Object(members.collect::<Map<_, _>>())
             }
         }

@@ -5,7 +5,8 @@
 use super::NamedScale;
 use crate::artifact::{
     Argument, Blueprint, BlueprintCluster, BlueprintService, Breed, BreedReference, Cpu, Gateway,
-    HealthCheck, LookupClass, Metadata, PortType, Route, RoutePath, Scale, ScaleReference, Sticky, Traits, lookup_name, route_lookup_name,
+    HealthCheck, LookupClass, Metadata, PortType, Route, RoutePath, Scale, ScaleReference, Sticky,
+    Traits, lookup_name, route_lookup_name,
 };
 use indexmap::IndexMap;
 use serde_json::{Map, Value as Json, json};
@@ -42,14 +43,21 @@ pub enum TargetView {
 /// Prints a breed.
 pub fn write_breed(breed: &Breed) -> Json {
     let mut out = head(&breed.name, "breed", &breed.metadata);
-    out.insert("deployable".into(), json!({"type": breed.deployable.kind, "definition": breed.deployable.definition}));
-    let ports: Map<_, _> = breed.ports.iter().map(|(name, port)| (name.clone(), json!(port.text))).collect();
+    out.insert(
+        "deployable".into(),
+        json!({"type": breed.deployable.kind, "definition": breed.deployable.definition}),
+    );
+    let ports: Map<_, _> =
+        breed.ports.iter().map(|(name, port)| (name.clone(), json!(port.text))).collect();
     out.insert("ports".into(), ports.into());
     out.insert("environment_variables".into(), traits(&breed.environment_variables));
     out.insert("constants".into(), traits(&breed.constants));
     out.insert("arguments".into(), arguments(&breed.arguments));
-    let dependencies: Map<_, _> =
-        breed.dependencies.iter().map(|(alias, breed)| (alias.clone(), breed_reference(breed))).collect();
+    let dependencies: Map<_, _> = breed
+        .dependencies
+        .iter()
+        .map(|(alias, breed)| (alias.clone(), breed_reference(breed)))
+        .collect();
     out.insert("dependencies".into(), dependencies.into());
     insert_health_checks(&mut out, breed.health_checks.as_deref());
     out.into()
@@ -107,7 +115,8 @@ pub fn write_blueprint(blueprint: &Blueprint) -> Json {
         (entry.key.clone(), out.into())
     });
     out.insert("gateways".into(), Json::Object(gateways.collect()));
-    let clusters = blueprint.clusters.iter().map(|(name, cluster)| (name.clone(), self::cluster(cluster)));
+    let clusters =
+        blueprint.clusters.iter().map(|(name, cluster)| (name.clone(), self::cluster(cluster)));
     out.insert("clusters".into(), Json::Object(clusters.collect()));
     out.insert("environment_variables".into(), traits(&blueprint.environment_variables));
     out.insert("dialects".into(), blueprint.dialects.clone().into());
@@ -118,8 +127,10 @@ fn cluster(cluster: &BlueprintCluster) -> Json {
     let mut out = Map::new();
     out.insert("metadata".into(), cluster.metadata.clone().into());
     out.insert("services".into(), cluster.services.iter().map(service).collect());
-    let gateways =
-        cluster.gateways.iter().map(|(port, gateway)| (port.clone(), anonymous_gateway(gateway).into()));
+    let gateways = cluster
+        .gateways
+        .iter()
+        .map(|(port, gateway)| (port.clone(), anonymous_gateway(gateway).into()));
     out.insert("gateways".into(), Json::Object(gateways.collect()));
     insert_health_checks(&mut out, cluster.health_checks.as_deref());
     insert_network(&mut out, cluster.network.as_deref());
@@ -133,7 +144,9 @@ fn service(service: &BlueprintService) -> Json {
     out.insert("environment_variables".into(), traits(&service.environment_variables));
     match &service.scale {
         Some(ScaleReference::Reference(name)) => out.insert("scale".into(), json!({"ref": name})),
-        Some(ScaleReference::Inline(scale)) => out.insert("scale".into(), write_inline_scale(scale)),
+        Some(ScaleReference::Inline(scale)) => {
+            out.insert("scale".into(), write_inline_scale(scale))
+        }
         None => None,
     };
     out.insert("arguments".into(), arguments(&service.arguments));
@@ -165,14 +178,17 @@ pub(super) fn route(lookup_name: String, route: &Route) -> Map<String, Json> {
     let strength = route.condition_strength.map(|strength| strength.to_string());
     out.insert("condition_strength".into(), strength.into());
     let rewrites = route.rewrites.iter();
-    let rewrites = rewrites.map(|rewrite| json!({"path": format!("{} if {}", rewrite.path, rewrite.condition)}));
+    let rewrites = rewrites
+        .map(|rewrite| json!({"path": format!("{} if {}", rewrite.path, rewrite.condition)}));
     out.insert("rewrites".into(), rewrites.collect());
     out
 }
 
 fn target(target: &TargetView) -> Json {
     match target {
-        TargetView::Address { name, host: Some(host), port } => json!({"name": name, "host": host, "port": port}),
+        TargetView::Address { name, host: Some(host), port } => {
+            json!({"name": name, "host": host, "port": port})
+        }
         TargetView::Address { name, host: None, port } => json!({"name": name, "port": port}),
         TargetView::Url(url) => json!({"url": url}),
     }
@@ -207,7 +223,8 @@ pub(super) fn traits(traits: &Traits) -> Json {
 
 pub(super) fn arguments(arguments: &[Argument]) -> Json {
     let entry = |argument: &Argument| {
-        let entry: Map<String, Json> = [(argument.key.clone(), argument.value.clone().into())].into_iter().collect();
+        let entry: Map<String, Json> =
+            [(argument.key.clone(), argument.value.clone().into())].into_iter().collect();
         Json::Object(entry)
     };
     arguments.iter().map(entry).collect()

@@ -8,8 +8,8 @@ use super::{
     },
 };
 use crate::artifact::{
-    Cluster, Deployment, Gateway, Instance, Intention, LookupClass, RoutePath, Service, Status, Traits, lookup_name,
-    route_lookup_name,
+    Cluster, Deployment, Gateway, Instance, Intention, LookupClass, RoutePath, Service, Status,
+    Traits, lookup_name, route_lookup_name,
 };
 use indexmap::IndexMap;
 use serde_json::{Map, Value as Json, json};
@@ -47,7 +47,10 @@ pub fn write_deployment(deployment: &Deployment, view: &DeploymentView) -> Json 
     let ports = view.ports.iter().map(|(key, number)| (key.clone(), number.to_string().into()));
     out.insert("ports".into(), Json::Object(ports.collect()));
     out.insert("environment_variables".into(), traits(&deployment.environment_variables));
-    let hosts = deployment.clusters.iter().map(|(name, cluster)| (name.clone(), cluster.host.clone().into()));
+    let hosts = deployment
+        .clusters
+        .iter()
+        .map(|(name, cluster)| (name.clone(), cluster.host.clone().into()));
     out.insert("hosts".into(), Json::Object(hosts.collect()));
     out.insert("dialects".into(), deployment.dialects.clone().into());
     out.into()
@@ -70,11 +73,13 @@ pub fn write_deployment_as_blueprint(deployment: &Deployment, view: &DeploymentV
     out.insert("endpoints".into(), endpoints.into());
     let clusters = deployment.clusters.iter().map(|(name, cluster)| {
         let services = cluster.services.iter();
-        let services = services.map(|service| exported_service(deployment, name, service)).collect();
+        let services =
+            services.map(|service| exported_service(deployment, name, service)).collect();
         (name.clone(), self::cluster(name, cluster, services, view))
     });
     out.insert("clusters".into(), Json::Object(clusters.collect()));
-    let declared = deployment.environment_variables.iter().filter(|(key, _)| is_declared(deployment, key));
+    let declared =
+        deployment.environment_variables.iter().filter(|(key, _)| is_declared(deployment, key));
     let declared: Traits = declared.map(|(key, value)| (key.clone(), value.clone())).collect();
     out.insert("environment_variables".into(), traits(&declared));
     out.insert("dialects".into(), deployment.dialects.clone().into());
@@ -118,16 +123,23 @@ fn service(service: &Service) -> Json {
     out.insert("status".into(), status(&service.status));
     out.insert("breed".into(), write_breed(&service.breed));
     let resolved = |environment: &IndexMap<String, String>| {
-        environment.iter().map(|(name, value)| (split_alias(name).0.to_owned(), Some(value.clone()))).collect()
+        environment
+            .iter()
+            .map(|(name, value)| (split_alias(name).0.to_owned(), Some(value.clone())))
+            .collect()
     };
-    let variables: Traits =
-        service.environment.as_ref().map_or_else(|| service.environment_variables.clone(), resolved);
+    let variables: Traits = service
+        .environment
+        .as_ref()
+        .map_or_else(|| service.environment_variables.clone(), resolved);
     out.insert("environment_variables".into(), traits(&variables));
     out.insert("scale".into(), write_inline_scale(&service.scale));
     out.insert("instances".into(), service.instances.iter().map(instance).collect());
     out.insert("arguments".into(), arguments(&service.arguments));
-    let dependencies =
-        service.dependencies.iter().map(|(alias, cluster)| (alias.clone(), Json::from(cluster.clone())));
+    let dependencies = service
+        .dependencies
+        .iter()
+        .map(|(alias, cluster)| (alias.clone(), Json::from(cluster.clone())));
     out.insert("dependencies".into(), Json::Object(dependencies.collect()));
     insert_health_checks(&mut out, service.health_checks.as_deref());
     insert_network(&mut out, service.network.as_deref());
@@ -153,24 +165,33 @@ const TIMESTAMP: &[FormatItem<'_>] =
     format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
 
 fn timestamp(at: OffsetDateTime) -> String {
-    at.to_offset(UtcOffset::UTC).format(&TIMESTAMP).expect("the format asks only for what a timestamp has")
+    at.to_offset(UtcOffset::UTC)
+        .format(&TIMESTAMP)
+        .expect("the format asks only for what a timestamp has")
 }
 
 fn instance(instance: &Instance) -> Json {
-    let ports: Map<_, _> = instance.ports.iter().map(|(name, number)| (name.clone(), Json::from(*number))).collect();
+    let ports: Map<_, _> =
+        instance.ports.iter().map(|(name, number)| (name.clone(), Json::from(*number))).collect();
     json!({"name": instance.name, "host": instance.host, "ports": ports, "deployed": instance.deployed})
 }
 
 /// An external gateway with its routes as `cluster/port`. Routes that lead elsewhere are left out, and then the weights
 /// of the others too, since they no longer add up.
-fn exported_gateway(deployment: &Deployment, external: &ExternalGatewayView) -> (Json, Vec<String>) {
+fn exported_gateway(
+    deployment: &Deployment,
+    external: &ExternalGatewayView,
+) -> (Json, Vec<String>) {
     let gateway = &external.gateway;
     let own = |path: &RoutePath| match path.segments()[..] {
         [name, cluster, port] if name == deployment.name => Some(RoutePath::of([cluster, port])),
         _ => None,
     };
-    let own_routes: IndexMap<RoutePath, _> =
-        gateway.routes.iter().filter_map(|(path, route)| Some((own(path)?, route.clone()))).collect();
+    let own_routes: IndexMap<RoutePath, _> = gateway
+        .routes
+        .iter()
+        .filter_map(|(path, route)| Some((own(path)?, route.clone())))
+        .collect();
     let is_complete = own_routes.len() == gateway.routes.len();
     let routes = own_routes.iter().map(|(path, current)| {
         let mut current = current.clone();
@@ -202,11 +223,17 @@ fn exported_service(deployment: &Deployment, cluster: &str, service: &Service) -
 }
 
 /// The raw value that a variable of `service` would have without the service's own: the blueprint's, else the breed's.
-fn inherited<'a>(deployment: &'a Deployment, cluster: &str, service: &'a Service, name: &str) -> Option<&'a str> {
+fn inherited<'a>(
+    deployment: &'a Deployment,
+    cluster: &str,
+    service: &'a Service,
+    name: &str,
+) -> Option<&'a str> {
     if let Some(value) = deployment.environment_variables.get(&format!("{cluster}.{name}")) {
         return value.as_deref();
     }
-    let of_breed = service.breed.environment_variables.iter().find(|(key, _)| split_alias(key).0 == name);
+    let of_breed =
+        service.breed.environment_variables.iter().find(|(key, _)| split_alias(key).0 == name);
     of_breed.and_then(|(_, value)| value.as_deref())
 }
 
@@ -214,5 +241,8 @@ fn inherited<'a>(deployment: &'a Deployment, cluster: &str, service: &'a Service
 fn is_declared(deployment: &Deployment, key: &str) -> bool {
     let Some((cluster, name)) = key.split_once('.') else { return false };
     let services = deployment.clusters.get(cluster).map(|cluster| cluster.services.iter());
-    services.into_iter().flatten().any(|service| super::breed_rules::declares_variable(&service.breed, name))
+    services
+        .into_iter()
+        .flatten()
+        .any(|service| super::breed_rules::declares_variable(&service.breed, name))
 }

@@ -2,12 +2,12 @@
 
 use super::{node, options, problems};
 use crate::artifact::{
-    Blueprint, Cluster, Deployment, Gateway, Instance, Intention, Leaving, Phase, PhaseName, Port, PortType, Route,
-    RoutePath, Service, Status,
+    Blueprint, Cluster, Deployment, Gateway, Instance, Intention, Leaving, Phase, PhaseName, Port,
+    PortType, Route, RoutePath, Service, Status,
 };
 use crate::dsl::{
-    DeploymentBody, DeploymentView, ExternalGatewayView, Options, read_blueprint, read_breed, read_deployment_body,
-    write_deployment, write_deployment_as_blueprint,
+    DeploymentBody, DeploymentView, ExternalGatewayView, Options, read_blueprint, read_breed,
+    read_deployment_body, write_deployment, write_deployment_as_blueprint,
 };
 use time::macros::datetime;
 
@@ -27,7 +27,14 @@ fn content(text: &str, options: &Options) -> Blueprint {
 
 #[test]
 fn references_to_blueprints() {
-    for text in ["x", "{name: x}", "{name: x, kind: deployment}", "{ref: x}", "{reference: x}", "{ref: x, kind: blueprint}"] {
+    for text in [
+        "x",
+        "{name: x}",
+        "{name: x, kind: deployment}",
+        "{ref: x}",
+        "{reference: x}",
+        "{ref: x, kind: blueprint}",
+    ] {
         assert_eq!(reference(text).as_deref(), Some("x"), "{text}");
     }
     let refuse = |text: &str, expected: &str| {
@@ -51,9 +58,18 @@ fn content_of_deployments() {
     let refuse = |text: &str, expected: &str| {
         assert_eq!(problems(&read_deployment_body(&node(text), &options())), [expected], "{text}");
     };
-    refuse("clusters: {c: {breed: x, status: {intention: deployment}}}", "undefined-state-intention /clusters/c/status/intention 1:46");
-    refuse("clusters: {c: {breed: x, status: {phase: {name: done}}}}", "undefined-state-step /clusters/c/status/phase/name 1:49");
-    refuse("clusters: {c: {breed: x, status: Done}}", "unexpected-inner-element /clusters/c/status 1:34");
+    refuse(
+        "clusters: {c: {breed: x, status: {intention: deployment}}}",
+        "undefined-state-intention /clusters/c/status/intention 1:46",
+    );
+    refuse(
+        "clusters: {c: {breed: x, status: {phase: {name: done}}}}",
+        "undefined-state-step /clusters/c/status/phase/name 1:49",
+    );
+    refuse(
+        "clusters: {c: {breed: x, status: Done}}",
+        "unexpected-inner-element /clusters/c/status 1:34",
+    );
     refuse("clusters: {c: {breed: x, statu: Done}}", "unexpected-element /clusters/c/statu 1:26");
 }
 
@@ -64,13 +80,23 @@ fn deployment() -> (Deployment, DeploymentView) {
         status: Status {
             intention: Intention::Deployment,
             since,
-            phase: Phase { name: PhaseName::Failed, since, notification: Some("no image".to_owned()) },
+            phase: Phase {
+                name: PhaseName::Failed,
+                since,
+                notification: Some("no image".to_owned()),
+            },
         },
         breed: read_breed(&node(breed), &options()).unwrap(),
         environment_variables: [("A", "1"), ("B", "service"), ("C", "y")]
-            .into_iter().map(|(name, value)| (name.to_owned(), Some(value.to_owned()))).collect(),
-        environment: Some([("A", "1"), ("B", "a$b"), ("C[D]", "y")]
-            .into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()),
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), Some(value.to_owned())))
+            .collect(),
+        environment: Some(
+            [("A", "1"), ("B", "a$b"), ("C[D]", "y")]
+                .into_iter()
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .collect(),
+        ),
         scale: crate::artifact::Scale {
             cpu: crate::artifact::Cpu::from_milli(200),
             memory: crate::artifact::Memory::from_megabytes(64),
@@ -102,7 +128,9 @@ fn deployment() -> (Deployment, DeploymentView) {
         metadata: serde_json::Map::new(),
         clusters: [("web".to_owned(), cluster)].into_iter().collect(),
         environment_variables: [("web.B", "deployment"), ("web.gone", "1")]
-            .into_iter().map(|(name, value)| (name.to_owned(), Some(value.to_owned()))).collect(),
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), Some(value.to_owned())))
+            .collect(),
         dialects: serde_json::Map::new(),
     };
     (deployment, view())
@@ -118,18 +146,27 @@ fn view() -> DeploymentView {
         routes: paths
             .iter()
             .map(|path| {
-                let weight = crate::artifact::Percentage::new(if paths.len() == 1 { 100 } else { 50 });
+                let weight =
+                    crate::artifact::Percentage::new(if paths.len() == 1 { 100 } else { 50 });
                 (RoutePath::parse(path).unwrap(), Route { weight, ..Route::default() })
             })
             .collect(),
     };
     let internal = gateway("d/web/http", 20000, &["d/web/web:1/http"]);
     DeploymentView {
-        gateways: [("web".to_owned(), [("http".to_owned(), internal)].into_iter().collect())].into_iter().collect(),
+        gateways: [("web".to_owned(), [("http".to_owned(), internal)].into_iter().collect())]
+            .into_iter()
+            .collect(),
         ports: [("web.http".to_owned(), 20000)].into_iter().collect(),
         external: vec![
-            ExternalGatewayView { key: "8080".to_owned(), gateway: gateway("d/8080", 8080, &["d/web/http"]) },
-            ExternalGatewayView { key: "any".to_owned(), gateway: gateway("d/any", 0, &["d/web/http", "other/web/http"]) },
+            ExternalGatewayView {
+                key: "8080".to_owned(),
+                gateway: gateway("d/8080", 8080, &["d/web/http"]),
+            },
+            ExternalGatewayView {
+                key: "any".to_owned(),
+                gateway: gateway("d/any", 0, &["d/web/http", "other/web/http"]),
+            },
         ],
     }
 }
@@ -142,7 +179,10 @@ fn a_deployment_is_printed_and_can_be_sent_back() {
     let body = content(&written.to_string(), &options());
     assert_eq!(body.name, "d");
     assert_eq!(body.clusters["web"].services[0].environment_variables["B"].as_deref(), Some("a$b"));
-    assert_eq!(body.clusters["web"].gateways["http"].routes.keys().next().unwrap().as_str(), "web:1");
+    assert_eq!(
+        body.clusters["web"].gateways["http"].routes.keys().next().unwrap().as_str(),
+        "web:1"
+    );
 }
 
 #[test]

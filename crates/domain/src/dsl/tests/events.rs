@@ -14,7 +14,11 @@ fn posted_events() {
     assert_eq!(event.timestamp, Some(datetime!(2030-01-10 15:33:49.766 UTC)));
     let check = |value: &str, expected: Json| {
         let event = read_posted_event(&node(&format!("tags: a\n{value}"))).unwrap();
-        assert_eq!((event.value, event.kind.as_str(), event.timestamp), (expected, "event", None), "{value}");
+        assert_eq!(
+            (event.value, event.kind.as_str(), event.timestamp),
+            (expected, "event", None),
+            "{value}"
+        );
     };
     check("", json!(""));
     check("value: ~", json!(""));
@@ -25,7 +29,9 @@ fn posted_events() {
 
 #[test]
 fn refused_events() {
-    let refuse = |text: &str, expected: &str| assert_eq!(problems(&read_posted_event(&node(text))), [expected], "{text}");
+    let refuse = |text: &str, expected: &str| {
+        assert_eq!(problems(&read_posted_event(&node(text))), [expected], "{text}")
+    };
     refuse("value: 1", "missing-path-value /tags 1:1");
     refuse("tags: []", "no-tag-event /tags 1:7");
     refuse("tags: {}", "unexpected-type /tags 1:7");
@@ -40,7 +46,9 @@ fn refused_events() {
 #[test]
 fn queries() {
     let now = datetime!(2030-01-10 12:00 UTC);
-    let query = read_event_query(&node("{tags: [a, b], type: x, timestamp: {gte: now-10m, lt: now}}"), now).unwrap();
+    let query =
+        read_event_query(&node("{tags: [a, b], type: x, timestamp: {gte: now-10m, lt: now}}"), now)
+            .unwrap();
     assert_eq!(query.tags, ["a", "b"]);
     assert_eq!(query.kind.as_deref(), Some("x"));
     let from = query.time.from.unwrap();

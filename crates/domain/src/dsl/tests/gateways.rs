@@ -13,7 +13,11 @@ fn check(fields: &str, pointer: &str, expected: &Json) {
 }
 
 fn refuse(fields: &str, expected: &[&str]) {
-    assert_eq!(problems(&read_gateway(&node(&format!("name: g\n{fields}")), &options())), expected, "{fields}");
+    assert_eq!(
+        problems(&read_gateway(&node(&format!("name: g\n{fields}")), &options())),
+        expected,
+        "{fields}"
+    );
 }
 
 #[test]
@@ -26,7 +30,9 @@ fn the_example_of_the_reference() {
         internal: false,
         deployed: true,
         service: Some(("h".to_owned(), 8088)),
-        targets: [(external, vec![TargetView::Url("10.1.2.3:9000".to_owned())])].into_iter().collect(),
+        targets: [(external, vec![TargetView::Url("10.1.2.3:9000".to_owned())])]
+            .into_iter()
+            .collect(),
     };
     insta::assert_snapshot!(serde_json::to_string_pretty(&write_gateway(&gateway, &view)).unwrap());
 }
@@ -63,7 +69,11 @@ fn fields() {
     check("virtual_hosts: [a, b]", "/virtual_hosts", &json!(["a", "b"]));
     refuse("virtual_hosts: [1]", &["illegal-gateway-virtual-hosts /virtual_hosts 2:16"]);
     refuse("virtual_hosts: {}", &["illegal-gateway-virtual-hosts /virtual_hosts 2:16"]);
-    check("service: {host: h, port: 1}\ndeployed: true\ninternal: false\nproxy: x\nlookup_name: y", "/deployed", &json!(false));
+    check(
+        "service: {host: h, port: 1}\ndeployed: true\ninternal: false\nproxy: x\nlookup_name: y",
+        "/deployed",
+        &json!(false),
+    );
     for key in ["selector", "filters", "endpoints"] {
         refuse(&format!("{key}: 1"), &[&format!("unexpected-element /{key} 2:1")]);
     }
@@ -74,7 +84,11 @@ fn routes() {
     let paths = |routes: &str, expected: &[&str]| {
         let gateway = read_gateway(&node(&format!("name: g\nroutes: {routes}")), &options());
         let gateway = gateway.unwrap_or_else(|problems| panic!("{routes}\n{problems}"));
-        assert_eq!(gateway.routes.keys().map(RoutePath::as_str).collect::<Vec<_>>(), expected, "{routes}");
+        assert_eq!(
+            gateway.routes.keys().map(RoutePath::as_str).collect::<Vec<_>>(),
+            expected,
+            "{routes}"
+        );
     };
     paths("a/b", &["a/b"]);
     paths("[a, {b: {weight: 40%}, c: {weight: 60%}}, d]", &["a", "b", "c", "d"]);
@@ -100,18 +114,28 @@ fn routes() {
 
 #[test]
 fn fields_of_routes() {
-    let refuse = |route: &str, expected: &[&str]| refuse(&format!("routes: {{a: {route}}}"), expected);
+    let refuse =
+        |route: &str, expected: &[&str]| refuse(&format!("routes: {{a: {route}}}"), expected);
     for route in [
-        "{condition: ~}", "{condition: ''}", "{condition: {condition: ''}}", "{condition: '', condition_strength: 50%}",
-        "{condition_strength: 0%}", "{lookup_name: x, targets: [1], balance: roundrobin, metadata: {a: 1}}",
-        "{rewrites: ~}", "{rewrites: []}",
+        "{condition: ~}",
+        "{condition: ''}",
+        "{condition: {condition: ''}}",
+        "{condition: '', condition_strength: 50%}",
+        "{condition_strength: 0%}",
+        "{lookup_name: x, targets: [1], balance: roundrobin, metadata: {a: 1}}",
+        "{rewrites: ~}",
+        "{rewrites: []}",
     ] {
         refuse(route, &[]);
     }
     let expected = json!({"lookup_name": crate::artifact::lookup_name(crate::artifact::LookupClass::Gateway, "g/*/*/*/a/*/*/*"),
         "weight": null, "balance": "default", "condition": null, "condition_strength": null, "rewrites": []});
     check("routes: a", "/routes/a", &expected);
-    check("routes: {a: {rewrites: {path: 'x if y IF { z }'}}}", "/routes/a/rewrites", &json!([{"path": "x if y if { z }"}]));
+    check(
+        "routes: {a: {rewrites: {path: 'x if y IF { z }'}}}",
+        "/routes/a/rewrites",
+        &json!([{"path": "x if y if { z }"}]),
+    );
     refuse("{condition: user-agent = x}", &["not-supported /routes/a/condition 2:25"]);
     refuse("{condition: {ref: x}}", &["not-supported /routes/a/condition 2:25"]);
     refuse("{weight: 50}", &["unexpected-type /routes/a/weight 2:22"]);
@@ -135,7 +159,9 @@ fn weights() {
             gateway.routes.values().map(|route| route.weight.unwrap().value()).collect::<Vec<_>>()
         })
     };
-    let check = |routes: &str, expected: Option<&[u8]>| assert_eq!(complete(routes).as_deref(), expected, "{routes}");
+    let check = |routes: &str, expected: Option<&[u8]>| {
+        assert_eq!(complete(routes).as_deref(), expected, "{routes}")
+    };
     check("{a: {}, b: {}}", Some(&[50, 50]));
     check("{a: {}, b: {}, c: {}}", Some(&[33, 33, 34]));
     check("{a: {weight: 60%}, b: {}}", Some(&[60, 40]));

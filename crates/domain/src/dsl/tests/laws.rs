@@ -2,8 +2,8 @@
 
 use super::{generate, node, options};
 use crate::dsl::{
-    GatewayView, documents, read_blueprint, read_breed, read_deployment_body, read_gateway, read_posted_event,
-    read_scale, write_blueprint, write_breed, write_gateway, write_scale,
+    GatewayView, documents, read_blueprint, read_breed, read_deployment_body, read_gateway,
+    read_posted_event, read_scale, write_blueprint, write_breed, write_gateway, write_scale,
 };
 use proptest::prelude::*;
 

@@ -39,11 +39,17 @@ fn keys_are_text_as_written() {
 #[test]
 fn anchors_aliases_and_merge_keys() {
     check("a: &x {k: 1}\nb: *x", &json!({"a": {"k": 1}, "b": {"k": 1}}));
-    check("a: &x {k: 1, l: 2}\nb: {<<: *x, k: 3}", &json!({"a": {"k": 1, "l": 2}, "b": {"l": 2, "k": 3}}));
+    check(
+        "a: &x {k: 1, l: 2}\nb: {<<: *x, k: 3}",
+        &json!({"a": {"k": 1, "l": 2}, "b": {"l": 2, "k": 3}}),
+    );
     check("a: &x {k: 1}\nb: {k: 3, <<: *x}", &json!({"a": {"k": 1}, "b": {"k": 3}}));
-    check("a: &x {k: 1}\nb: &y {k: 2, m: 4}\nc: {<<: [*x, *y]}", &json!({
-        "a": {"k": 1}, "b": {"k": 2, "m": 4}, "c": {"k": 1, "m": 4}
-    }));
+    check(
+        "a: &x {k: 1}\nb: &y {k: 2, m: 4}\nc: {<<: [*x, *y]}",
+        &json!({
+            "a": {"k": 1}, "b": {"k": 2, "m": 4}, "c": {"k": 1, "m": 4}
+        }),
+    );
     check("{\"<<\": 1}", &json!({"<<": 1}));
     check("- &x yes\n- *x", &json!([true, true]));
 }
@@ -53,7 +59,10 @@ fn json_is_read_as_yaml() {
     check("{\"a\":1,\"b\":[true,null,\"x\"]}", &json!({"a": 1, "b": [true, null, "x"]}));
     check("{\n\t\"a\": {\n\t\t\"b\": 1\n\t}\n}", &json!({"a": {"b": 1}}));
     check(r#"{"a": "\/\n\t\"\\\u00e9"}"#, &json!({"a": "/\n\t\"\\é"}));
-    check(r#"{"a": "\ud83d\ude00", "b": "\\ud83d\\ude00"}"#, &json!({"a": "😀", "b": "\\ud83d\\ude00"}));
+    check(
+        r#"{"a": "\ud83d\ude00", "b": "\\ud83d\\ude00"}"#,
+        &json!({"a": "😀", "b": "\\ud83d\\ude00"}),
+    );
     check("[1.5e3, -0.0, 1E-2]", &json!([1500.0, -0.0, 0.01]));
     check("\"only text\"", &json!("only text"));
     check("{\"a\": \"\", \"b\": {}, \"c\": []}", &json!({"a": "", "b": {}, "c": []}));
@@ -108,7 +117,8 @@ fn several_documents() {
 
 #[test]
 fn what_cannot_be_read() {
-    let check = |text: &str, expected: &str| assert_eq!(problems(&documents(text)), [expected], "{text}");
+    let check =
+        |text: &str, expected: &str| assert_eq!(problems(&documents(text)), [expected], "{text}");
     check("a: !foo 1", "yaml-parsing  1:4");
     check("a: 1\na: 2", "duplicate-key /a 2:1");
     check("{\"a\": 1, \"a\": 2}", "duplicate-key /a 1:10");
@@ -117,7 +127,18 @@ fn what_cannot_be_read() {
     check("{a: 1}: 2", "yaml-parsing  1:1");
     check("a: {<<: 5}", "yaml-parsing  1:9");
     check("a: 1\nb: x\0y", "yaml-parsing  2:5");
-    for text in ["a: [", "a: {b", "a: 'x", "\"x", "a: *nowhere", "a: b: c", "%FOO", "}", "- a\nb: c", "a:\n\t- b"] {
+    for text in [
+        "a: [",
+        "a: {b",
+        "a: 'x",
+        "\"x",
+        "a: *nowhere",
+        "a: b: c",
+        "%FOO",
+        "}",
+        "- a\nb: c",
+        "a:\n\t- b",
+    ] {
         let found = problems(&documents(text));
         assert!(found.len() == 1 && found[0].starts_with("yaml-parsing"), "{text}: {found:?}");
     }
@@ -153,8 +174,14 @@ fn limits_hold_whatever_comes() {
         let result = documents(&text);
         assert!(result.is_err(), "{}", &text[..20]);
     }
-    for text in ["9".repeat(100_000), format!("1e{}", "9".repeat(1000)), "\"".repeat(1001), "-".repeat(10_000)] {
-        let _ = documents(&text).map(|documents| documents.iter().map(super::Node::to_json).collect::<Vec<_>>());
+    for text in [
+        "9".repeat(100_000),
+        format!("1e{}", "9".repeat(1000)),
+        "\"".repeat(1001),
+        "-".repeat(10_000),
+    ] {
+        let _ = documents(&text)
+            .map(|documents| documents.iter().map(super::Node::to_json).collect::<Vec<_>>());
     }
     let small = Limits { depth: 2, nodes: 4, alias_bytes: 40 };
     assert!(parse("[[1], 2]", &small).is_ok());
