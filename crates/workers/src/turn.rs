@@ -53,8 +53,12 @@ pub async fn take(
     let state = store.state();
     let turn = worker.turn(&state, now).await?;
     if !turn.reports.is_empty() {
-        let context =
-            Context { now, actor: worker.actor(), cause: Some(cause), correlation: correlation.to_owned() };
+        let context = Context {
+            now,
+            actor: worker.actor(),
+            cause: Some(cause),
+            correlation: correlation.to_owned(),
+        };
         let commands = turn.reports.iter().cloned().map(Command::Report).collect();
         store.execute(&Command::All(commands), &context).await?;
     }

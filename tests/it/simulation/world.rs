@@ -56,8 +56,12 @@ impl World {
 
     /// A user's wish; being refused is an answer.
     pub fn execute(&mut self, command: &Command) {
-        let context =
-            Context { now: self.now, actor: "user".to_owned(), cause: None, correlation: "request".to_owned() };
+        let context = Context {
+            now: self.now,
+            actor: "user".to_owned(),
+            cause: None,
+            correlation: "request".to_owned(),
+        };
         // The refusals themselves are tested elsewhere.
         drop(block_on(self.store.execute(command, &context)));
     }
@@ -94,7 +98,8 @@ impl World {
 
     /// The service is killed and started again: only the log and what runs are left.
     pub fn kill_service(&mut self) {
-        self.store = Store::new(self.store.log().clone(), Rules::default()).expect("the log replays");
+        self.store =
+            Store::new(self.store.log().clone(), Rules::default()).expect("the log replays");
         self.service = Service::new(&self.gateways);
     }
 
@@ -136,7 +141,8 @@ impl World {
 
     fn names(&self) -> Vec<String> {
         let known = self.store.state().deployments().keys().cloned().collect::<BTreeSet<_>>();
-        let left = self.containers.instances().into_iter().map(|instance| instance.owner.deployment);
+        let left =
+            self.containers.instances().into_iter().map(|instance| instance.owner.deployment);
         known.into_iter().chain(left).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
@@ -145,7 +151,12 @@ impl World {
         let containers = self.containers.clone();
         self.service.deployments.entry(name.to_owned()).or_insert_with(|| {
             let next = move || suffix.fetch_add(1, Ordering::Relaxed).to_string();
-            DeploymentWorker::new(name.to_owned(), vec![Arc::new(containers)], settings(), Box::new(next))
+            DeploymentWorker::new(
+                name.to_owned(),
+                vec![Arc::new(containers)],
+                settings(),
+                Box::new(next),
+            )
         })
     }
 
@@ -158,7 +169,13 @@ impl World {
 
     fn turn_gateways(&mut self) {
         let cause = self.store.log().last();
-        drop(block_on(turn::take(&self.store, &mut self.service.gateways, self.now, cause, "turn")));
+        drop(block_on(turn::take(
+            &self.store,
+            &mut self.service.gateways,
+            self.now,
+            cause,
+            "turn",
+        )));
     }
 }
 

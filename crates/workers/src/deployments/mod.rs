@@ -47,13 +47,24 @@ impl DeploymentWorker {
     async fn observe(&self) -> Result<Vec<(usize, ObservedInstance)>, Error> {
         let mut all = Vec::new();
         for (index, driver) in self.drivers.iter().enumerate() {
-            all.extend(driver.observe(&self.deployment).await?.into_iter().map(|observed| (index, observed)));
+            all.extend(
+                driver
+                    .observe(&self.deployment)
+                    .await?
+                    .into_iter()
+                    .map(|observed| (index, observed)),
+            );
         }
         Ok(all)
     }
 
     /// Carries out `action`; what went wrong is reported about the service that it is for.
-    async fn act(&mut self, action: Action, now: OffsetDateTime, turn: &mut Turn) -> Result<(), Error> {
+    async fn act(
+        &mut self,
+        action: Action,
+        now: OffsetDateTime,
+        turn: &mut Turn,
+    ) -> Result<(), Error> {
         match action {
             Action::Start { driver, key, spec } => {
                 let outcome = self.drivers[driver].start(&spec).await;
@@ -70,7 +81,9 @@ impl DeploymentWorker {
                 }
                 Ok(())
             }
-            Action::Stop { driver, instance } => self.drivers[driver].stop(&self.deployment, &instance).await,
+            Action::Stop { driver, instance } => {
+                self.drivers[driver].stop(&self.deployment, &instance).await
+            }
             Action::Exited { key } => {
                 let pause = self.pauses.failed(&key, now);
                 turn.look_again(pause);
