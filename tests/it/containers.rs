@@ -3,17 +3,23 @@
 use segue_domain::artifact::{Cpu, Memory};
 use segue_tests::dockerd::{Dockerd, IMAGE};
 use segue_workers::containers::conformance::{self, Subject, wait_for};
-use segue_workers::containers::{Condition, ContainerDriver, DockerDriver, InstanceSpec, ObservedInstance, docker};
+use segue_workers::containers::{
+    Condition, ContainerDriver, DockerDriver, InstanceSpec, ObservedInstance, docker,
+};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 /// Ends at once when asked to, which the first process of a container does only when it says so itself.
-const LISTENS: &str = "sh -c \"trap 'exit 0' TERM; nc -lk -p 8000 -e cat & wait\"";
+const LISTENS: &str = "sh -c \"trap 'exit 0' TERM; nc -ll -p 8000 -e cat & wait\"";
 
 fn settings(daemon: &Dockerd) -> docker::Settings {
-    docker::Settings { socket: daemon.socket(), stop_timeout: Duration::from_secs(1), ..docker::Settings::default() }
+    docker::Settings {
+        socket: daemon.socket(),
+        stop_timeout: Duration::from_secs(1),
+        ..docker::Settings::default()
+    }
 }
 
 fn spec(image: &str, name: &str, command: &str) -> InstanceSpec {
@@ -22,7 +28,11 @@ fn spec(image: &str, name: &str, command: &str) -> InstanceSpec {
     spec
 }
 
-async fn reached(driver: &DockerDriver, spec: &InstanceSpec, condition: &Condition) -> ObservedInstance {
+async fn reached(
+    driver: &DockerDriver,
+    spec: &InstanceSpec,
+    condition: &Condition,
+) -> ObservedInstance {
     let is_reached = |found: &[ObservedInstance]| found[0].condition == *condition;
     wait_for(driver, &spec.owner.deployment, is_reached).await.remove(0)
 }
@@ -64,7 +74,8 @@ async fn runs_as_declared(daemon: &Dockerd) {
     spec.memory = Memory::from_megabytes(32);
     driver.start(&spec).await.unwrap();
     let observed = reached(&driver, &spec, &Condition::Running).await;
-    let mut stream = TcpStream::connect((observed.host.as_str(), observed.ports["web"])).await.unwrap();
+    let mut stream =
+        TcpStream::connect((observed.host.as_str(), observed.ports["web"])).await.unwrap();
     stream.write_all(b"hello").await.unwrap();
     let mut answer = [0; 5];
     stream.read_exact(&mut answer).await.unwrap();
@@ -77,11 +88,15 @@ async fn runs_as_declared(daemon: &Dockerd) {
 
 async fn late_listeners_and_ended_containers_are_told_apart(daemon: &Dockerd) {
     let driver = DockerDriver::new(settings(daemon));
-    let command = "sh -c \"trap 'echo bye; exit 3' TERM; sleep 2 & wait; nc -lk -p 8000 -e cat & wait\"";
+    let command =
+        "sh -c \"trap 'echo bye; exit 3' TERM; sleep 2 & wait; nc -ll -p 8000 -e cat & wait\"";
     let spec = spec(IMAGE, "late", command);
     driver.start(&spec).await.unwrap();
     let observed = driver.observe(&spec.owner.deployment).await.unwrap().remove(0);
-    assert!(matches!(&observed.condition, Condition::Starting(text) if text.contains("web (127.0.0.1:")), "{observed:?}");
+    assert!(
+        matches!(&observed.condition, Condition::Starting(text) if text.contains("web (127.0.0.1:")),
+        "{observed:?}"
+    );
     // Docker's own proxy accepts connections already.
     TcpStream::connect((observed.host.as_str(), observed.ports["web"])).await.unwrap();
     let observed = driver.observe(&spec.owner.deployment).await.unwrap().remove(0);
@@ -97,7 +112,10 @@ async fn foreign_containers_are_never_touched(daemon: &Dockerd) {
     let spec = spec(IMAGE, "foreign", LISTENS);
     daemon.docker(&["run", "-d", "--name", &spec.name, IMAGE, "sleep", "1000"]).unwrap();
     let error = driver.start(&spec).await.unwrap_err();
-    assert!(error.is_permanent() && error.to_string().contains("does not belong to this Segue"), "{error}");
+    assert!(
+        error.is_permanent() && error.to_string().contains("does not belong to this Segue"),
+        "{error}"
+    );
     driver.stop(&spec.owner.deployment, &spec.name).await.unwrap();
     let other = docker::Settings { namespace: "other".to_owned(), ..settings(daemon) };
     let other = DockerDriver::new(other);
@@ -123,13 +141,22 @@ async fn half_started_containers_are_finished(daemon: &Dockerd) {
         let value = daemon.docker(&["inspect", "-f", &format, &spec.name]).unwrap();
         format!("io.segue{name}={value}")
     };
-    let names = ["", ".namespace", ".deployment", ".cluster", ".service", ".instance", ".definition", ".ports"];
+    let names = [
+        "",
+        ".namespace",
+        ".deployment",
+        ".cluster",
+        ".service",
+        ".instance",
+        ".definition",
+        ".ports",
+    ];
     let labels = names.map(label);
     stopped(&driver, &spec).await;
     // What a Segue leaves behind that is killed between creating and starting.
     let mut arguments = vec!["create", "--name", &spec.name, "-p", "127.0.0.1::8000"];
     arguments.extend(labels.iter().flat_map(|label| ["-l", label]));
-    arguments.extend([IMAGE, "nc", "-lk", "-p", "8000", "-e", "cat"]);
+    arguments.extend([IMAGE, "nc", "-ll", "-p", "8000", "-e", "cat"]);
     daemon.docker(&arguments).unwrap();
     let words = "was created, but never started".to_owned();
     reached(&driver, &spec, &Condition::Exited(words)).await;
@@ -166,7 +193,10 @@ async fn images_that_do_not_exist(daemon: &Dockerd) {
     assert!(!error.is_permanent() && error.to_string().contains("connection refused"), "{error}");
     let invalid = conformance::spec("docker", "Not An Image", "invalid");
     let error = driver.start(&invalid).await.unwrap_err();
-    assert!(error.is_permanent() && error.to_string().contains("invalid reference format"), "{error}");
+    assert!(
+        error.is_permanent() && error.to_string().contains("invalid reference format"),
+        "{error}"
+    );
     assert_eq!(driver.deployments().await.unwrap().len(), 0);
 }
 
@@ -174,7 +204,10 @@ async fn images_that_do_not_exist(daemon: &Dockerd) {
 async fn a_daemon_that_is_not_there_may_come_later() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("socket");
-    let driver = DockerDriver::new(docker::Settings { socket: socket.clone(), ..docker::Settings::default() });
+    let driver = DockerDriver::new(docker::Settings {
+        socket: socket.clone(),
+        ..docker::Settings::default()
+    });
     let error = driver.ping().await.unwrap_err();
     assert!(!error.is_permanent(), "{error}");
     assert!(error.to_string().contains(&*socket.to_string_lossy()), "{error}");

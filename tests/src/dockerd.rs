@@ -35,7 +35,10 @@ impl Dockerd {
     /// that on and is never skipped.
     pub fn start() -> Result<Self> {
         let own = fs::metadata("/proc/self").context("/proc cannot be read")?;
-        ensure!(own.uid() == 0, "tests with Docker start a daemon of their own, which needs root: run them as root");
+        ensure!(
+            own.uid() == 0,
+            "tests with Docker start a daemon of their own, which needs root: run them as root"
+        );
         ensure!(
             Path::new(BUSYBOX).exists(),
             "tests with Docker make their image from {BUSYBOX}: install the package busybox-static"
@@ -60,7 +63,9 @@ impl Dockerd {
             Ok(child) => child,
             Err(error) => {
                 remove_bridge(&bridge);
-                bail!("tests with Docker need the program dockerd (install the package docker.io): {error}");
+                bail!(
+                    "tests with Docker need the program dockerd (install the package docker.io): {error}"
+                );
             }
         };
         let mut daemon = Self { directory, bridge, child };
@@ -100,7 +105,9 @@ impl Dockerd {
                 let log = fs::read_to_string(self.directory.path().join("log")).unwrap_or_default();
                 let lines: Vec<&str> = log.lines().collect();
                 let last = lines[lines.len().saturating_sub(10)..].join("\n");
-                bail!("dockerd did not start; it needs root, iptables, cgroups and a bridge. It said:\n{last}");
+                bail!(
+                    "dockerd did not start; it needs root, iptables, cgroups and a bridge. It said:\n{last}"
+                );
             }
             if self.socket().exists() && self.client(&["version"])?.status.success() {
                 return Ok(());
@@ -118,9 +125,11 @@ impl Dockerd {
             std::os::unix::fs::symlink("busybox", root.join("bin").join(name))?;
         }
         let archive = self.directory.path().join("image.tar");
-        let status = Command::new("tar").arg("-C").arg(&root).arg("-cf").arg(&archive).arg(".").status()?;
+        let status =
+            Command::new("tar").arg("-C").arg(&root).arg("-cf").arg(&archive).arg(".").status()?;
         ensure!(status.success(), "tar cannot pack the image");
-        let archive = archive.to_str().context("the temporary directory has a name that is no text")?;
+        let archive =
+            archive.to_str().context("the temporary directory has a name that is no text")?;
         self.docker(&["import", "--change", "ENV PATH=/bin", archive, IMAGE]).map(drop)
     }
 }
@@ -154,13 +163,19 @@ fn add_bridge() -> Result<(String, String)> {
     for attempt in 0..200_u32 {
         let number = (std::process::id().wrapping_add(attempt * 7)) % 200;
         let bridge = format!("sgt{number}");
-        let added = Command::new("ip").args(["link", "add", &bridge, "type", "bridge"]).stderr(Stdio::null()).status();
-        let added = added.context("tests with Docker need the program ip: install the package iproute2")?;
+        let added = Command::new("ip")
+            .args(["link", "add", &bridge, "type", "bridge"])
+            .stderr(Stdio::null())
+            .status();
+        let added =
+            added.context("tests with Docker need the program ip: install the package iproute2")?;
         if !added.success() {
             continue;
         }
         let address = format!("10.213.{number}.1/24");
-        for arguments in [["addr", "add", &address, "dev", &bridge].as_slice(), &["link", "set", &bridge, "up"]] {
+        for arguments in
+            [["addr", "add", &address, "dev", &bridge].as_slice(), &["link", "set", &bridge, "up"]]
+        {
             let status = Command::new("ip").args(arguments).status()?;
             if !status.success() {
                 remove_bridge(&bridge);
@@ -169,7 +184,9 @@ fn add_bridge() -> Result<(String, String)> {
         }
         return Ok((bridge, format!("10.213.{number}.0/24")));
     }
-    bail!("no bridge interface can be made; tests with Docker need root and the capability NET_ADMIN")
+    bail!(
+        "no bridge interface can be made; tests with Docker need root and the capability NET_ADMIN"
+    )
 }
 
 fn remove_bridge(bridge: &str) {
@@ -180,7 +197,12 @@ fn remove_bridge(bridge: &str) {
 fn unmount_below(directory: &Path) {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let points = mounts.lines().filter_map(|line| line.split(' ').nth(1));
-    for point in points.filter(|point| Path::new(point).starts_with(directory)).collect::<Vec<_>>().iter().rev() {
+    for point in points
+        .filter(|point| Path::new(point).starts_with(directory))
+        .collect::<Vec<_>>()
+        .iter()
+        .rev()
+    {
         let _ = Command::new("umount").args(["-l", point]).status();
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How long anything may take before the test gives up.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(30);
 /// How long it is waited for a signal before looking anyway, as workers do.
 const PERIOD: Duration = Duration::from_secs(5);
 

@@ -15,7 +15,7 @@ mod system;
 use super::{Condition, ContainerDriver, InstanceSpec, ObservedInstance, words};
 use crate::driver::{Changes, Error};
 use async_trait::async_trait;
-use child::Command;
+use child::{Command, Process};
 use indexmap::IndexMap;
 use record::{Directory, Record};
 use std::collections::{BTreeMap, BTreeSet};
@@ -126,8 +126,8 @@ impl ProcessDriver {
     /// Puts a recorded instance under supervision again. What runs and answers counts as running from the start, so
     /// that a restart of Segue takes no target away.
     fn adopt(&self, record: Record) {
-        let alive = record.process.as_ref().is_some_and(system::Identity::is_alive);
-        let ready = alive && ports::all_accept(record.ports.values().copied());
+        let process = record.process.clone().and_then(|identity| Process::adopt(identity).ok().flatten());
+        let ready = process.is_some() && ports::all_accept(record.ports.values().copied());
         let condition = match (record.stopping, ready) {
             (true, _) => Condition::Stopping,
             (false, true) => Condition::Running,
@@ -135,7 +135,7 @@ impl ProcessDriver {
         };
         let receiver = self.shared.enter(&record, condition);
         let supervisor = Supervisor::new(Arc::clone(&self.shared), record, receiver);
-        self.supervise(supervisor.adopt(ready));
+        self.supervise(supervisor.adopt(process, ready));
     }
 
     fn supervise(&self, supervisor: impl Future<Output = ()> + Send + 'static) {

@@ -69,9 +69,13 @@ impl Supervisor {
         }
     }
 
-    /// Finds the process of an earlier driver, or starts it again, and stays with it to its end.
-    pub(super) async fn adopt(mut self, ready: bool) {
-        let life = match self.find().await {
+    /// Takes over the process of an earlier driver, or starts it again, and stays with it to its end.
+    pub(super) async fn adopt(mut self, process: Option<Process>, ready: bool) {
+        let found = match process {
+            Some(process) => Some(process),
+            None => self.find().await,
+        };
+        let life = match found {
             Some(process) => Life::Alive(process, ready),
             None => {
                 Life::Dead("did not run any more when Segue started".to_owned(), Duration::ZERO)

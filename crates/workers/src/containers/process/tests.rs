@@ -5,7 +5,7 @@ use std::fs;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
-const LISTENS: &str = "busybox sh -c 'echo up; exec busybox nc -lk -p $PORT -e cat'";
+const LISTENS: &str = "busybox sh -c 'echo up; exec busybox httpd -f -p $PORT'";
 
 fn settings(directory: &tempfile::TempDir) -> Settings {
     let first = Duration::from_millis(50);
@@ -100,7 +100,7 @@ async fn what_can_never_be_executed_is_refused_for_good() {
 async fn a_process_gets_its_environment_and_nothing_else() {
     let directory = tempfile::tempdir().unwrap();
     let driver = driver(&directory);
-    let mut spec = spec("busybox sh -c 'busybox env; exec busybox nc -lk -p $PORT_WEB_UI -e cat'");
+    let mut spec = spec("busybox sh -c 'busybox env; exec busybox httpd -f -p $PORT_WEB_UI'");
     spec.ports = [("web-ui".to_owned(), 80), ("admin".to_owned(), 81)].into_iter().collect();
     spec.environment.insert("PORT_ADMIN".to_owned(), "loses".to_owned());
     driver.start(&spec).await.unwrap();
@@ -217,9 +217,8 @@ async fn a_stop_that_was_interrupted_goes_on_and_the_whole_group_is_killed() {
     let directory = tempfile::tempdir().unwrap();
     let settings = || Settings { stop_timeout: Duration::from_millis(300), ..settings(&directory) };
     // Neither the shell nor its child ends when asked to.
-    let spec = spec(
-        "busybox sh -c \"trap '' TERM; busybox nc -lk -p $PORT -e cat & while :; do wait; done\"",
-    );
+    let spec =
+        spec("busybox sh -c \"trap '' TERM; busybox httpd -f -p $PORT & while :; do wait; done\"");
     let first = ProcessDriver::new(settings()).unwrap();
     first.start(&spec).await.unwrap();
     running(&first, &spec).await;
