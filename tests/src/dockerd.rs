@@ -4,8 +4,8 @@
 //! `busybox-static`). The daemon keeps everything in a temporary directory: its data root, the state of its own
 //! containerd (`--exec-root`), its pid file and its socket. The storage driver is left to the daemon, which takes
 //! `overlay2` where it can and falls back to `vfs`. Two daemons may share a host: the network `bridge` is the
-//! interface `docker0` for both, so that this one gets a bridge interface of its own, with an address range of its own, and removes it
-//! at the end. No registry is reached: the one image is made from the static busybox of the host.
+//! interface `docker0` for both, so that this one gets a bridge interface and an address range of its own, and removes
+//! both at the end, together with their `iptables` rules. No registry is reached: the one image is made from the static busybox of the host.
 
 use anyhow::{Context, Result, bail, ensure};
 use std::fs::{self, File};
@@ -189,7 +189,21 @@ fn add_bridge() -> Result<(String, String)> {
     )
 }
 
+/// Removes a bridge interface, and the packet filter rules that a daemon made for it and leaves behind.
 fn remove_bridge(bridge: &str) {
+    for table in ["filter", "nat"] {
+        let Ok(listed) = Command::new("iptables").args(["-w", "-t", table, "-S"]).output() else {
+            continue;
+        };
+        let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+        for rule in listed.lines().filter_map(|rule| rule.strip_prefix("-A ")) {
+            let words: Vec<&str> = rule.split_whitespace().collect();
+            if words.contains(&bridge) {
+                let _ =
+                    Command::new("iptables").args(["-w", "-t", table, "-D"]).args(&words).status();
+            }
+        }
+    }
     let _ = Command::new("ip").args(["link", "del", bridge]).stderr(Stdio::null()).status();
 }
 

@@ -108,7 +108,7 @@ async fn check_unknown(driver: &dyn ContainerDriver) {
 
 async fn check_failure(driver: &dyn ContainerDriver, subject: &Subject<'_>) {
     let mut empty = subject.fails.clone();
-    empty.deployable.definition = "  ".to_owned();
+    "  ".clone_into(&mut empty.deployable.definition);
     let error = driver.start(&empty).await.expect_err("an empty definition is refused");
     assert!(error.is_permanent(), "{error}");
 
@@ -149,10 +149,10 @@ async fn check_adoption(
     before: &ObservedInstance,
 ) {
     let observed = driver.observe(&spec.owner.deployment).await.expect("what runs can be observed");
-    assert_eq!(observed, [before.clone()], "a new driver sees the same at once");
+    assert_eq!(observed, std::slice::from_ref(before), "a new driver sees the same at once");
     driver.start(spec).await.expect("starting what was adopted is no error");
     let observed = driver.observe(&spec.owner.deployment).await.expect("what runs can be observed");
-    assert_eq!(observed, [before.clone()], "and starts nothing twice");
+    assert_eq!(observed, std::slice::from_ref(before), "and starts nothing twice");
 }
 
 async fn check_stop(driver: &dyn ContainerDriver, spec: &InstanceSpec) {

@@ -11,6 +11,7 @@ pub mod simulated;
 #[cfg(any(test, feature = "testing"))]
 pub mod conformance;
 
+mod hash;
 mod output;
 mod probe;
 mod words;

@@ -2,10 +2,10 @@
 
 use super::system::Identity;
 use crate::containers::InstanceSpec;
+use crate::containers::hash::sha1_hex;
 use indexmap::IndexMap;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
-use sha1::{Digest, Sha1};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -169,5 +169,5 @@ fn stem(name: &str) -> String {
     if !name.is_empty() && name.len() <= STEM_BYTES_MAX && name.chars().all(plain) {
         return name.to_owned();
     }
-    Sha1::digest(name.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+    sha1_hex(name)
 }

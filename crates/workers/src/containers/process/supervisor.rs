@@ -231,7 +231,7 @@ impl Supervisor {
         match spawn_blocking(move || log::rotate(&path, limits)).await {
             Ok(Ok(true)) => self.log_from = 0,
             Ok(Err(error)) => {
-                tracing::warn!(instance = self.record.spec.name, %error, "a log cannot be put aside")
+                tracing::warn!(instance = self.record.spec.name, %error, "a log cannot be put aside");
             }
             _ => {}
         }
@@ -265,9 +265,10 @@ impl Supervisor {
             .iter()
             .map(|(name, port)| format!("{name} ({HOST}:{port})"))
             .collect();
-        let waited_for = match ports.is_empty() {
-            true => "is being started".to_owned(),
-            false => format!("waits for a connection to {}", ports.join(", ")),
+        let waited_for = if ports.is_empty() {
+            "is being started".to_owned()
+        } else {
+            format!("waits for a connection to {}", ports.join(", "))
         };
         match &self.last_end {
             Some(end) => format!("{waited_for}; before that, it {end}"),
@@ -284,7 +285,7 @@ impl Supervisor {
 async fn asked(stop: &mut watch::Receiver<bool>) {
     if stop.wait_for(|stop| *stop).await.is_err() {
         // The entry holds the sender as long as the supervisor lives.
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 
