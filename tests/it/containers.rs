@@ -1,5 +1,7 @@
 //! The Docker driver against a real daemon.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests, which clippy does not take for tests")]
+
 use segue_domain::artifact::{Cpu, Memory};
 use segue_tests::dockerd::{Dockerd, IMAGE};
 use segue_workers::containers::conformance::{self, Subject, wait_for};

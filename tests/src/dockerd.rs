@@ -19,7 +19,7 @@ use tempfile::TempDir;
 pub const IMAGE: &str = "segue/busybox:1";
 
 const BUSYBOX: &str = "/bin/busybox";
-const START_LIMIT: Duration = Duration::from_secs(60);
+const START_LIMIT: Duration = Duration::from_mins(1);
 const END_LIMIT: Duration = Duration::from_secs(30);
 const PERIOD: Duration = Duration::from_millis(50);
 
