@@ -14,7 +14,7 @@ use time::OffsetDateTime;
 
 /// Something that brings the outside in line with the state. It holds no truth.
 #[async_trait]
-pub trait Worker: Send {
+pub trait Worker: Send + Sync {
     /// Who reports, as records say it: `worker:gateways`.
     fn actor(&self) -> String;
 
