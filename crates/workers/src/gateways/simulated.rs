@@ -180,6 +180,6 @@ mod tests {
         gateways.lose();
         assert!(changes.has_changed().unwrap());
         changes.mark_unchanged();
-        assert_eq!((gateways.applied(), gateways.attempts()), (None, 4));
+        assert_eq!((gateways.applied(), gateways.attempts()), (None, 5));
     }
 }

@@ -237,13 +237,14 @@ fn open(identity: Identity) -> std::io::Result<AsyncFd<OwnedFd>> {
 async fn ended(pidfd: &AsyncFd<OwnedFd>) {
     // An error means that the descriptor is of no use, and then nobody would tell of the end.
     drop(pidfd.readable().await);
-    drop(rustix::process::waitid(
+    rustix::process::waitid(
         WaitId::PidFd(pidfd.get_ref().as_fd()),
         WaitIdOptions::EXITED | WaitIdOptions::NOHANG,
-    ));
+    )
+    .ok();
 }
 
 /// Clears away a child that ended; nothing happens when it is no child of this process.
 fn reap(pid: Pid) {
-    drop(rustix::process::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG));
+    rustix::process::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG).ok();
 }

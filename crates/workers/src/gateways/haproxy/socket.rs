@@ -16,6 +16,9 @@ const ANSWER_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// For one line of commands. HAProxy answers in less than a millisecond.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Between attempts to reach a master, within the time-out.
+const RETRY: Duration = Duration::from_millis(5);
+
 /// The runtime socket of the worker.
 pub(super) const WORKER: &str = "stats.sock";
 /// The socket of the master process.
@@ -37,8 +40,21 @@ impl Sockets {
     pub(super) async fn ask(&self, socket: &str, line: &str) -> std::io::Result<String> {
         let exchange = async {
             let path = format!("/proc/self/fd/{}/{socket}", self.directory.as_raw_fd());
-            let mut stream = UnixStream::connect(path).await?;
+            let mut stream = loop {
+                match UnixStream::connect(&path).await {
+                    // A master that is about to replace itself does not listen for a moment.
+                    Err(error)
+                        if socket == MASTER
+                            && error.kind() == std::io::ErrorKind::ConnectionRefused =>
+                    {
+                        tokio::time::sleep(RETRY).await;
+                    }
+                    stream => break stream?,
+                }
+            };
             stream.write_all(format!("{line}\n").as_bytes()).await?;
+            // The master's socket answers until the other side has said all.
+            stream.shutdown().await?;
             let mut answer = Vec::new();
             stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer).await?;
             if answer.len() as u64 == ANSWER_BYTES_MAX {

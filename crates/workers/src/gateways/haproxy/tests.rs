@@ -48,10 +48,7 @@ impl Stage {
 impl Drop for Stage {
     fn drop(&mut self) {
         if let Some(identity) = self.driver.process.running() {
-            drop(rustix::process::kill_process_group(
-                identity.pid(),
-                rustix::process::Signal::KILL,
-            ));
+            rustix::process::kill_process_group(identity.pid(), rustix::process::Signal::KILL).ok();
         }
     }
 }
@@ -114,13 +111,15 @@ async fn answer(mut stream: TcpStream, name: &'static str) -> std::io::Result<()
 struct Client {
     stream: BufReader<TcpStream>,
     cookie: Option<String>,
+    /// Whether the server said that this connection ends.
+    closing: bool,
 }
 
 impl Client {
     async fn connect(port: u16) -> std::io::Result<Self> {
         let stream = TcpStream::connect(("127.0.0.1", port)).await?;
         stream.set_nodelay(true)?;
-        Ok(Self { stream: BufReader::new(stream), cookie: None })
+        Ok(Self { stream: BufReader::new(stream), cookie: None, closing: false })
     }
 
     /// Status and body; an error also when the connection was closed.
@@ -140,6 +139,8 @@ impl Client {
                 status = rest[..3].parse().unwrap();
             } else if let Some(rest) = line.strip_prefix("content-length: ") {
                 length = rest.parse().unwrap();
+            } else if line == "connection: close" {
+                self.closing = true;
             } else if let Some(rest) = line.strip_prefix("set-cookie: ") {
                 self.cookie = rest.split(';').next().map(str::to_owned);
             } else if line.is_empty() {
@@ -160,6 +161,7 @@ async fn window(port: u16, requests: usize) -> BTreeMap<String, usize> {
     let mut client = Client::connect(port).await.unwrap();
     let mut counts = BTreeMap::new();
     for _ in 0..requests {
+        client.cookie = None;
         *counts.entry(client.say().await).or_default() += 1;
     }
     counts

@@ -155,13 +155,13 @@ async fn client(
             },
         };
         match client.get("/", "x").await {
-            Ok((200, _)) => kept = keeps.then_some(client),
+            Ok((200, _)) => kept = (keeps && !client.closing).then_some(client),
             Ok((status, _)) => failures.push(format!("status {status}")),
-            // A worker that ends may close an idle connection; HTTP clients then try again on a fresh one.
-            Err(_) if !fresh => {}
-            Err(error) => failures.push(format!("read: {error}")),
+            Err(error) => failures.push(format!("read, fresh {fresh}: {error}")),
         }
         done.fetch_add(1, Ordering::Relaxed);
+        // Leaves processor time to those under test.
+        tokio::time::sleep(Duration::from_millis(1)).await;
     }
     failures
 }
@@ -296,11 +296,7 @@ async fn what_haproxy_refuses_leaves_the_last_good_configuration() {
     let (good, worker) = (stage.file(), stage.worker().await);
     shop.routes[0].balance = "nonsense".into();
     let error = stage.driver.apply(&Configuration { gateways: vec![shop] }).await.unwrap_err();
-    assert!(
-        error.to_string().contains("unknown balance algorithm")
-            || error.to_string().contains("'balance'"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("balance only supports"), "{error}");
     assert_eq!((stage.file(), stage.worker().await), (good, worker));
     assert_eq!(window(port, 1).await, counts(&[("a", 1)]));
 }
