@@ -164,7 +164,7 @@ mod tests {
         assert!(gateways.apply(&configuration(false)).await.unwrap().changed);
         assert!(!gateways.apply(&configuration(false)).await.unwrap().changed);
         gateways.behave(|behaviour| {
-            behaviour.carrying = BTreeSet::from(["one".to_owned(), "gone".to_owned()])
+            behaviour.carrying = BTreeSet::from(["one".to_owned(), "gone".to_owned()]);
         });
         assert_eq!(gateways.busy().await.unwrap(), BTreeSet::from(["gone".to_owned()]));
         gateways.apply(&configuration(true)).await.unwrap();

@@ -68,7 +68,7 @@ impl Default for Settings {
             bind_address: Ipv4Addr::UNSPECIFIED.into(),
             virtual_hosts_port: None,
             stats_port: None,
-            hard_stop_after: Duration::from_secs(300),
+            hard_stop_after: Duration::from_mins(5),
             start_timeout: Duration::from_secs(10),
         }
     }
@@ -287,12 +287,11 @@ impl HaproxyDriver {
                         .map(|by| format!("port {} is used by {by}", gateway.port))
                 })
                 .or_else(|| self.port_refusal(gateway.port, ours));
-            match reason {
-                Some(reason) => drop(refused.insert(gateway.name.clone(), reason)),
-                None => {
-                    taken.insert(gateway.port, &gateway.name);
-                    usable.push(gateway);
-                }
+            if let Some(reason) = reason {
+                refused.insert(gateway.name.clone(), reason);
+            } else {
+                taken.insert(gateway.port, &gateway.name);
+                usable.push(gateway);
             }
         }
         (usable, refused)
@@ -405,12 +404,11 @@ impl GatewayDriver for HaproxyDriver {
             }
             _ => None,
         };
-        let changed = match adjusted {
-            Some(changed) => self.install(&mut state, &new.text).await? || changed,
-            None => {
-                self.replace(&mut state, observed.as_ref(), &new).await?;
-                true
-            }
+        let changed = if let Some(changed) = adjusted {
+            self.install(&mut state, &new.text).await? || changed
+        } else {
+            self.replace(&mut state, observed.as_ref(), &new).await?;
+            true
         };
         self.watch(&mut state)?;
         state.model = Some(model);

@@ -7,6 +7,7 @@ use segue_domain::artifact::Sticky;
 use serde::Serialize;
 use sha1::{Digest, Sha1};
 use std::collections::BTreeSet;
+use std::fmt::Write;
 use std::net::IpAddr;
 
 /// The largest weight that HAProxy gives a server.
@@ -355,7 +356,14 @@ fn socket(route: &RouteModel) -> String {
 
 fn hash(text: &str) -> String {
     let digest = Sha1::digest(text.as_bytes());
-    digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    hex(&digest[..8])
+}
+
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("a text takes whatever is written to it");
+        text
+    })
 }
 
 fn virtual_hosts(gateway: &Frontend) -> Vec<VirtualHost> {

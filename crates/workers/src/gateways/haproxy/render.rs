@@ -3,7 +3,7 @@
 //! Layout is the template's business. What comes from documents passes the filters `quote` and `comment`, so no
 //! value can end a line or add a directive.
 
-use super::model::Model;
+use super::model::{Model, hex};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
 use minijinja::{Environment, Value};
@@ -31,8 +31,7 @@ pub(super) struct Rendered {
 /// Renders `model`.
 pub(super) fn render(model: &Model, base: &Base) -> Rendered {
     let fixed = text(&model.structure(), base, "");
-    let digest = Sha1::digest(fixed.as_bytes());
-    let structure: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    let structure = hex(&Sha1::digest(fixed.as_bytes()));
     Rendered { text: text(model, base, &structure), structure }
 }
 
