@@ -120,7 +120,7 @@ async fn supervise(shared: Arc<Shared>) {
     let mut records = shared.store.subscribe(from);
     loop {
         tokio::select! {
-            _ = stopping.wait_for(|stopping| *stopping) => break,
+            () = stopped(&mut stopping) => break,
             record = records.next() => match record {
                 Some(Ok(record)) => {
                     gateways_wake.send_replace(record.position);
@@ -235,7 +235,7 @@ async fn run(
         let sleep = [again_after, period].into_iter().flatten().min();
         delay = shared.settings.period;
         tokio::select! {
-            _ = stopping.wait_for(|stopping| *stopping) => break,
+            () = stopped(&mut stopping) => break,
             changed = wake.changed() => if changed.is_err() { break },
             () = any_changed(&mut driver_changes) => {}
             _ = cycle.changed() => {}
@@ -316,6 +316,12 @@ async fn any_changed(receivers: &mut [watch::Receiver<u64>]) {
         // The driver is gone; nothing will change any more.
         std::future::pending::<()>().await;
     }
+}
+
+/// Returns when the service stops.
+async fn stopped(stopping: &mut watch::Receiver<bool>) {
+    // An error says that the supervisor is gone, which is a stop, too.
+    drop(stopping.wait_for(|stopping| *stopping).await);
 }
 
 async fn sleep_for(duration: Option<Duration>) {
