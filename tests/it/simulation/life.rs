@@ -46,10 +46,12 @@ impl Life {
             22..28 => self.delete(),
             28..32 => self.crash_instance(),
             32..36 => self.fail_driver(),
-            36..39 => self.world.kill_service(),
-            39..43 => self.killed_in_the_middle_of_a_turn(),
-            43..46 => self.lose_proxy(),
-            46..60 => self.pass_time(),
+            36..38 => self.world.calm(),
+            38..40 => self.carry(),
+            40..43 => self.world.kill_service(),
+            43..46 => self.killed_in_the_middle_of_a_turn(),
+            46..48 => self.lose_proxy(),
+            48..60 => self.pass_time(),
             _ => self.turn(),
         }
         self.check_always();
@@ -117,7 +119,7 @@ impl Life {
         }
         assert!(running.is_empty(), "wanted by nobody: {running:?}\n{}", self.world.story());
         assert_eq!(
-            self.world.gateways.configuration(),
+            self.world.served(),
             configuration(&state),
             "{}",
             self.world.story()
@@ -137,7 +139,7 @@ impl Life {
             .filter(|instance| instance.condition == Condition::Running)
             .map(|instance| instance.name)
             .collect();
-        for gateway in self.world.gateways.configuration().gateways {
+        for gateway in self.world.served().gateways {
             for route in gateway.routes {
                 for target in route.targets.iter().filter(|target| !target.draining) {
                     assert!(
@@ -174,7 +176,7 @@ impl Life {
         let body = self.blueprint();
         self.execute(&Command::Deploy {
             name: name.to_owned(),
-            body: Box::new(DeploymentBody::Blueprint(body)),
+            body: Box::new(DeploymentBody::Blueprint(Box::new(body))),
             submission: submission(Verb::Update),
         });
     }
@@ -240,7 +242,7 @@ impl Life {
         }
         self.execute(&Command::Undeploy {
             name: name.to_owned(),
-            body: Box::new(DeploymentBody::Blueprint(body)),
+            body: Box::new(DeploymentBody::Blueprint(Box::new(body))),
             submission: submission(Verb::Delete),
         });
     }
@@ -262,8 +264,15 @@ impl Life {
         self.world.fail_something(self.random.random_range(0..4), times, &error);
     }
 
+    /// Requests under way keep some instances for a while.
+    fn carry(&mut self) {
+        let names = self.world.containers.instances().into_iter().map(|instance| instance.name);
+        let kept: BTreeSet<String> = names.filter(|_| self.random.random_bool(0.3)).collect();
+        self.world.carry(kept);
+    }
+
     fn lose_proxy(&mut self) {
-        self.world.gateways.crash();
+        self.world.gateways.lose();
     }
 
     fn killed_in_the_middle_of_a_turn(&mut self) {

@@ -10,7 +10,8 @@ use segue_workers::containers::SimulatedContainers;
 use segue_workers::containers::simulated::Operation;
 use segue_workers::deployments::DeploymentWorker;
 use segue_workers::driver::Error;
-use segue_workers::gateways::SimulatedGateways;
+use segue_workers::gateways::simulated::{Behaviour, SimulatedGateways};
+use segue_workers::gateways::Configuration;
 use segue_workers::routing::GatewaysWorker;
 use segue_workers::turn::{self, Worker};
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,7 +24,7 @@ use time::{Duration, OffsetDateTime};
 pub struct World {
     pub store: Store,
     pub containers: SimulatedContainers,
-    pub gateways: SimulatedGateways,
+    pub gateways: Arc<SimulatedGateways>,
     now: OffsetDateTime,
     service: Service,
     suffix: Arc<AtomicU64>,
@@ -38,7 +39,7 @@ struct Service {
 impl World {
     pub fn new() -> Self {
         let log = Log::in_memory().expect("a log in memory opens");
-        let gateways = SimulatedGateways::new();
+        let gateways = Arc::new(SimulatedGateways::default());
         Self {
             store: Store::new(log, Rules::default()).expect("an empty log replays"),
             containers: SimulatedContainers::new(),
@@ -108,14 +109,23 @@ impl World {
             0 => self.containers.fail(Operation::Start, times, error),
             1 => self.containers.fail(Operation::Stop, times, error),
             2 => self.containers.fail(Operation::Observe, times, error),
-            _ => self.gateways.fail(times, error),
+            _ => self.gateways.behave(|behaviour| behaviour.error = Some(error.clone())),
         }
     }
 
-    /// No driver fails any more.
+    /// The proxy works again, and no request hangs.
     pub fn calm(&mut self) {
-        self.containers.calm();
-        self.gateways.calm();
+        self.gateways.behave(|behaviour| *behaviour = Behaviour::default());
+    }
+
+    /// Requests keep the instances in `names`.
+    pub fn carry(&mut self, names: BTreeSet<String>) {
+        self.gateways.behave(|behaviour| behaviour.carrying = names);
+    }
+
+    /// What the proxy serves.
+    pub fn served(&self) -> Configuration {
+        self.gateways.applied().unwrap_or_default()
     }
 
     /// Everything that was recorded, for whoever has to understand a failure.
@@ -180,8 +190,8 @@ impl World {
 }
 
 impl Service {
-    fn new(gateways: &SimulatedGateways) -> Self {
-        let worker = GatewaysWorker::new(Arc::new(gateways.clone()), settings());
+    fn new(gateways: &Arc<SimulatedGateways>) -> Self {
+        let worker = GatewaysWorker::new(gateways.clone(), settings());
         Self { gateways: worker, deployments: BTreeMap::new() }
     }
 }
