@@ -34,6 +34,11 @@ impl Progress {
         Ok(Self { interrupted })
     }
 
+    /// For stopping what was started: these waits go on after Ctrl-C. A second Ctrl-C ends the program at once.
+    pub fn for_cleanup(&self) -> Self {
+        Self { interrupted: Arc::default() }
+    }
+
     /// Looks again and again until `look` breaks with a value. What it continues with is shown, and stands in the
     /// error when `limit` has passed.
     pub fn wait<T>(
@@ -193,6 +198,18 @@ mod tests {
         let found: Result<()> =
             progress.wait("x", Duration::from_mins(1), || Ok(ControlFlow::Continue(String::new())));
         assert_eq!(found.unwrap_err().to_string(), "interrupted");
+        let cleanup = progress.for_cleanup();
+        assert!(cleanup.wait("x", Duration::ZERO, || Ok(ControlFlow::Break(()))).is_ok());
+        let mut looks = 0;
+        let goes_on = cleanup.wait("x", Duration::from_mins(1), || {
+            looks += 1;
+            Ok(if looks > 1 {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(String::new())
+            })
+        });
+        assert!(goes_on.is_ok());
     }
 
     #[test]
