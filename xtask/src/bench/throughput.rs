@@ -130,7 +130,7 @@ fn start_haproxy(file: &Path) -> Result<Child> {
 
 fn stop(haproxy: &mut Child, bench: &Bench) -> Result<()> {
     kill_process(Pid::from_child(haproxy), Signal::TERM).context("haproxy cannot be signalled")?;
-    bench.progress.wait_quietly("haproxy ends", HAPROXY_TIME_MAX, || {
+    bench.progress.for_cleanup().wait_quietly("haproxy ends", HAPROXY_TIME_MAX, || {
         Ok(haproxy
             .try_wait()?
             .map_or(ControlFlow::Continue("it runs".into()), |_| ControlFlow::Break(())))
