@@ -4,5 +4,46 @@
 //! the outside. This crate knows no HTTP API.
 
 pub mod containers;
+pub mod deployments;
 pub mod driver;
 pub mod gateways;
+pub mod routing;
+mod supervisor;
+pub mod turn;
+
+pub use supervisor::{WorkerStatus, Workers};
+
+use std::time::Duration;
+
+/// What the installation settles for all workers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// How often everything is looked at without cause, as a safety net; zero switches that off.
+    pub period: Duration,
+    /// How long after the start the safety net begins.
+    pub initial_delay: Duration,
+    /// How long a service may take to run before it has failed; `None` is for ever.
+    pub ready_for_deployment: Option<Duration>,
+    /// How long a service may take to go before it has failed; `None` is for ever.
+    pub ready_for_undeployment: Option<Duration>,
+    /// How long requests under way may keep an instance that is to be stopped.
+    pub drain: Duration,
+    /// The network of containers for which none is given.
+    pub network: String,
+    /// Type and name of the generated configuration, as events give them.
+    pub configuration_name: (String, String),
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            period: Duration::from_secs(6),
+            initial_delay: Duration::from_secs(5),
+            ready_for_deployment: Some(Duration::from_secs(600)),
+            ready_for_undeployment: Some(Duration::from_secs(600)),
+            drain: Duration::from_secs(30),
+            network: "BRIDGE".to_owned(),
+            configuration_name: ("haproxy".to_owned(), "2.6".to_owned()),
+        }
+    }
+}

@@ -174,7 +174,9 @@ pub struct Instance {
 }
 
 /// Where an instance is on its way out: traffic is drained before the instance is stopped.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Leaving {
     /// It stays.

@@ -18,7 +18,7 @@ pub use deployment::{
 };
 pub use gateway::{Balance, Gateway, GatewayName, Rewrite, Route, RoutePath, Sticky};
 pub use lookup::{LookupClass, lookup_name, route_lookup_name, short_hash};
-pub use scale::{Cpu, Memory, Percentage, Scale, ScaleReference, UnitError};
+pub use scale::{Cpu, Memory, NamedScale, Percentage, Scale, ScaleReference, UnitError};
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

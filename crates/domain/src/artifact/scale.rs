@@ -1,5 +1,6 @@
 //! How much of a service runs, and the units in which that is said.
 
+use super::Metadata;
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 
@@ -12,6 +13,17 @@ pub struct Scale {
     pub memory: Memory,
     /// How many instances run.
     pub instances: u32,
+}
+
+/// A scale that is stored under a name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamedScale {
+    /// The general name.
+    pub name: String,
+    /// Free-form content, kept verbatim.
+    pub metadata: Metadata,
+    /// The scale.
+    pub scale: Scale,
 }
 
 /// A scale as a blueprint gives it: by name, or in place.

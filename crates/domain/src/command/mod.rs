@@ -1,1 +1,293 @@
-//! Not written yet.
+//! Wishes and what becomes of them: `decide` turns a command into events, or says why not.
+//!
+//! [`decide`] is pure: it sees the state, the command, the context and the rules, and nothing else. Its events can
+//! always be applied.
+
+mod archive;
+mod check;
+mod deploy;
+mod gateways;
+mod merge;
+mod prepare;
+mod report;
+mod statics;
+mod undeploy;
+
+pub use archive::ServiceKey;
+pub use report::{Report, Routed, ServiceReport};
+
+use crate::artifact::{Argument, ArtifactKey, Blueprint, Breed, Gateway, NamedScale, Scale};
+use crate::dsl::DeploymentBody;
+use crate::event::{Event, Position, Tags};
+use crate::problem::{Problem, ProblemKind, Result};
+use crate::state::State;
+use std::ops::RangeInclusive;
+use time::OffsetDateTime;
+
+/// A wish.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Command {
+    /// Create or replace an artifact that only users change, or a gateway.
+    Store(Store),
+    /// Remove an artifact. Nothing happens when there is none.
+    Delete {
+        /// Which.
+        key: ArtifactKey,
+    },
+    /// Create a deployment, or merge into it.
+    Deploy {
+        /// The deployment.
+        name: String,
+        /// What is to run.
+        body: Box<DeploymentBody>,
+        /// How it was asked for.
+        submission: Submission,
+    },
+    /// Take services away from a deployment; the breeds of the body are only names.
+    Undeploy {
+        /// The deployment.
+        name: String,
+        /// What is to go.
+        body: Box<DeploymentBody>,
+        /// How it was asked for.
+        submission: Submission,
+    },
+    /// Set how much of a service runs.
+    Scale {
+        /// The deployment.
+        deployment: String,
+        /// The cluster.
+        cluster: String,
+        /// The breed's name.
+        service: String,
+        /// How much.
+        scale: Scale,
+        /// How it was asked for.
+        submission: Submission,
+    },
+    /// Record an event of somebody else. It is kept, never folded.
+    Post(Posted),
+    /// What a worker found or did.
+    Report(Report),
+    /// Several wishes as one: all or nothing, each seeing what the ones before it made.
+    All(Vec<Command>),
+    /// A wish that holds only while an artifact has a certain revision.
+    If {
+        /// The artifact.
+        key: ArtifactKey,
+        /// The revision it has.
+        revision: Option<RevisionMatch>,
+        /// The wish.
+        command: Box<Command>,
+    },
+}
+
+/// Which revision is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RevisionMatch {
+    /// Any, as long as the artifact exists.
+    Exists,
+    /// This one.
+    Is(Position),
+}
+
+/// An artifact to be created or replaced.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Store {
+    /// The artifact.
+    pub artifact: Artifact,
+    /// How it was asked for.
+    pub submission: Submission,
+}
+
+/// An artifact that is stored as it is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Artifact {
+    /// A blueprint; breeds written in place are stored as breeds, too.
+    Blueprint(Box<Blueprint>),
+    /// A breed.
+    Breed(Box<Breed>),
+    /// A scale.
+    Scale(NamedScale),
+    /// A gateway.
+    Gateway(Box<Gateway>),
+}
+
+/// How something was asked for; becomes the archive event.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Submission {
+    /// The verb of the request.
+    pub verb: Verb,
+    /// The document as it was sent.
+    pub representation: serde_json::Value,
+}
+
+/// What was asked for, as archive events say it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// POST.
+    Create,
+    /// PUT.
+    Update,
+    /// DELETE.
+    Delete,
+}
+
+/// An event of somebody else.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Posted {
+    /// Its tags, not yet expanded.
+    pub tags: Vec<String>,
+    /// Its type.
+    pub kind: String,
+    /// Its value; the empty text when there is none.
+    pub value: serde_json::Value,
+    /// When it happened; now when not said.
+    pub timestamp: Option<OffsetDateTime>,
+}
+
+/// What a decision may need besides the state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Context {
+    /// The time.
+    pub now: OffsetDateTime,
+    /// Who asks.
+    pub actor: String,
+    /// The position that led to this, when there is one.
+    pub cause: Option<Position>,
+    /// The request or turn that this belongs to.
+    pub correlation: String,
+}
+
+/// What the installation settles for all decisions.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rules {
+    /// The host under which gateways are reached.
+    pub gateway_host: String,
+    /// The pool of ports for gateways without one.
+    pub gateway_ports: RangeInclusive<u16>,
+    /// The scale of services without one.
+    pub default_scale: Scale,
+    /// Arguments before those of the breed.
+    pub default_arguments: Vec<Argument>,
+    /// The domain of generated virtual hosts; `None` generates none.
+    pub virtual_hosts_domain: Option<String>,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self {
+            gateway_host: "127.0.0.1".to_owned(),
+            gateway_ports: 20_000..=25_000,
+            default_scale: Scale {
+                cpu: crate::artifact::Cpu::from_milli(1000),
+                memory: crate::artifact::Memory::from_megabytes(1024),
+                instances: 1,
+            },
+            default_arguments: Vec::new(),
+            virtual_hosts_domain: Some("segue".to_owned()),
+        }
+    }
+}
+
+/// Decides `command` on `state`: the events that make it true, or why it is refused.
+pub fn decide(
+    state: &State,
+    command: &Command,
+    context: &Context,
+    rules: &Rules,
+) -> Result<Vec<Event>> {
+    match command {
+        Command::Store(Store { artifact: Artifact::Gateway(gateway), submission }) => {
+            gateways::store(state, gateway, submission, context, rules)
+        }
+        Command::Store(store) => statics::store(state, store, context),
+        Command::Delete { key } => statics::delete(state, key, context),
+        Command::Deploy { name, body, submission } => {
+            deploy::deploy(state, name, body, submission, context, rules)
+        }
+        Command::Undeploy { name, body, submission } => {
+            undeploy::undeploy(state, name, body, submission, context)
+        }
+        Command::Scale { deployment, cluster, service, scale, submission } => {
+            deploy::scale(state, (deployment, cluster, service), *scale, submission, context)
+        }
+        Command::Post(posted) => post(posted, context),
+        Command::Report(report) => Ok(report::decide(state, report, context, rules)),
+        Command::All(commands) => all(state, commands, context, rules),
+        Command::If { key, revision, command } => {
+            check_revision(state, key, *revision)?;
+            decide(state, command, context, rules)
+        }
+    }
+}
+
+/// Decides each of `commands` on what the ones before it made. Problems point below the index of their command.
+fn all(
+    state: &State,
+    commands: &[Command],
+    context: &Context,
+    rules: &Rules,
+) -> Result<Vec<Event>> {
+    let mut state = state.clone();
+    let mut events = Vec::new();
+    for (index, command) in commands.iter().enumerate() {
+        let decided = decide(&state, command, context, rules).map_err(|problems| {
+            problems.map(|problem| Problem {
+                pointer: format!("/{index}{}", problem.pointer),
+                ..problem
+            })
+        })?;
+        for event in decided {
+            foresee(&mut state, &event, context);
+            events.push(event);
+        }
+    }
+    Ok(events)
+}
+
+/// Applies an event that has no position yet to a copy of the state that is only looked at.
+fn foresee(state: &mut State, event: &Event, context: &Context) {
+    let provenance = crate::event::Provenance {
+        actor: context.actor.clone(),
+        cause: context.cause,
+        correlation: context.correlation.clone(),
+        origin: crate::event::Origin::Service,
+    };
+    let draft = crate::event::Draft { time: context.now, provenance, event: event.clone() };
+    state.apply(&draft.at(state.position().next()));
+}
+
+fn post(posted: &Posted, context: &Context) -> Result<Vec<Event>> {
+    if posted.tags.is_empty() {
+        let problem =
+            Problem::new(ProblemKind::NoTagEvent, "/tags", "an event needs at least one tag");
+        return Err(problem.hint("for example tags: [\"releases:shop\"]").into());
+    }
+    Ok(vec![Event {
+        kind: posted.kind.clone(),
+        tags: Tags::expand(posted.tags.iter().cloned()),
+        timestamp: posted.timestamp.unwrap_or(context.now),
+        value: posted.value.clone(),
+        fact: None,
+    }])
+}
+
+fn check_revision(state: &State, key: &ArtifactKey, wanted: Option<RevisionMatch>) -> Result<()> {
+    let actual = state.revision(key);
+    let holds = match wanted {
+        None => true,
+        Some(RevisionMatch::Exists) => actual.is_some(),
+        Some(RevisionMatch::Is(position)) => actual == Some(position),
+    };
+    if holds {
+        return Ok(());
+    }
+    let detail = match actual {
+        Some(actual) => format!("{key} has revision {actual}, not the one asked for"),
+        None => format!("there is no {key}"),
+    };
+    Err(Problem::new(ProblemKind::PreconditionFailed, "", detail)
+        .hint("read it again and repeat the change")
+        .into())
+}

@@ -16,6 +16,7 @@ mod fields;
 mod gateway;
 mod parse;
 mod reader;
+mod representation;
 mod routes;
 mod scalar;
 mod scale;
@@ -32,8 +33,9 @@ pub use deployment::{DeploymentBody, read_deployment_body};
 pub use event::{PostedEvent, read_event_query, read_posted_event};
 pub use gateway::read_gateway;
 pub use parse::{Limits, parse};
+pub use representation::{representation, representation_as_blueprint};
 pub use routes::{complete_weights, rewrite};
-pub use scale::{NamedScale, read_inline_scale, read_scale};
+pub use scale::{read_inline_scale, read_scale};
 pub use tree::{Key, Node, Scalar, ScalarKind, Value};
 pub use write::{
     GatewayView, TargetView, write_blueprint, write_breed, write_gateway, write_inline_scale,

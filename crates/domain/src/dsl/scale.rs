@@ -8,20 +8,9 @@ use super::{
     tree::Node,
 };
 use crate::{
-    artifact::{Kind, Metadata, Scale, ScaleReference},
+    artifact::{Kind, NamedScale, Scale, ScaleReference},
     problem::Result,
 };
-
-/// A scale that is stored under a name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NamedScale {
-    /// The general name.
-    pub name: String,
-    /// Free-form content, kept verbatim.
-    pub metadata: Metadata,
-    /// The scale.
-    pub scale: Scale,
-}
 
 /// Reads a stored scale.
 pub fn read_scale(node: &Node, options: &Options) -> Result<NamedScale> {

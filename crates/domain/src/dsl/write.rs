@@ -2,7 +2,7 @@
 //!
 //! The order of the keys is part of the form (documents, sections 3, 4, 6, 7 and 12.7).
 
-use super::NamedScale;
+use crate::artifact::NamedScale;
 use crate::artifact::{
     Argument, Blueprint, BlueprintCluster, BlueprintService, Breed, BreedReference, Cpu, Gateway,
     HealthCheck, LookupClass, Metadata, PortType, Route, RoutePath, Scale, ScaleReference, Sticky,

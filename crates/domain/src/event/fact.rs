@@ -1,7 +1,7 @@
 //! What events change in the state. Facts are the frozen vocabulary of the log: add, never rename or reuse.
 
 use crate::artifact::{
-    ArtifactKey, Blueprint, Breed, Deployment, Gateway, Instance, Kind, Phase, Scale,
+    ArtifactKey, Blueprint, Breed, Deployment, Gateway, Instance, Kind, NamedScale, Phase,
 };
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
@@ -32,19 +32,12 @@ pub enum Fact {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StaticFact {
-    /// A blueprint was created or replaced. Its breeds are references.
+    /// A blueprint was created or replaced.
     BlueprintStored(Box<Blueprint>),
     /// A breed was created or replaced.
     BreedStored(Box<Breed>),
     /// A scale was created or replaced.
-    ScaleStored {
-        /// The name.
-        name: String,
-        /// Free-form content.
-        metadata: crate::artifact::Metadata,
-        /// The scale.
-        scale: Scale,
-    },
+    ScaleStored(NamedScale),
     /// An artifact was removed.
     Deleted(ArtifactKey),
 }
@@ -60,7 +53,12 @@ pub enum GatewayFact {
     /// It was given a port of the pool.
     PortAssigned(u16),
     /// It entered or left the set of gateways that take traffic.
-    DeployedSet(bool),
+    DeployedChanged {
+        /// Whether it takes traffic.
+        deployed: bool,
+        /// Why it does not, when something keeps it from doing so.
+        reason: Option<String>,
+    },
     /// It was removed.
     Deleted,
 }
@@ -121,7 +119,7 @@ impl Fact {
                 }
                 GatewayFact::Published
                 | GatewayFact::PortAssigned(_)
-                | GatewayFact::DeployedSet(_) => None,
+                | GatewayFact::DeployedChanged { .. } => None,
             },
             Fact::Deployment { name, fact } => match fact {
                 DeploymentFact::Stated(_) | DeploymentFact::Deleted => {
@@ -144,7 +142,7 @@ impl StaticFact {
                 ArtifactKey::new(Kind::Blueprint, &blueprint.name)
             }
             StaticFact::BreedStored(breed) => ArtifactKey::new(Kind::Breed, &breed.name),
-            StaticFact::ScaleStored { name, .. } => ArtifactKey::new(Kind::Scale, name),
+            StaticFact::ScaleStored(scale) => ArtifactKey::new(Kind::Scale, &scale.name),
             StaticFact::Deleted(key) => key.clone(),
         }
     }

@@ -1,11 +1,11 @@
 //! Generated artifacts: everything that a reader can give, in small.
 
+use crate::artifact::NamedScale;
 use crate::artifact::{
     Argument, Balance, Blueprint, BlueprintCluster, BlueprintGateway, BlueprintService, Breed,
     BreedReference, Cpu, Deployable, Gateway, HealthCheck, Memory, Metadata, Percentage, Port,
     PortType, Rewrite, Route, RoutePath, Scale, ScaleReference, Sticky,
 };
-use crate::dsl::NamedScale;
 use indexmap::IndexMap;
 use proptest::{collection::vec, option, prelude::*, sample::select};
 use serde_json::Value as Json;

@@ -1,0 +1,149 @@
+//! Decides the creation of deployments, merges into them, and changes of scale (runtime, section 6).
+
+use super::archive::{archived, archived_as, blank, gateway as gateway_event};
+use super::gateways::Ports;
+use super::{Context, Rules, Submission, check, merge, prepare, statics};
+use crate::artifact::{
+    ArtifactKey, Blueprint, Deployment, Gateway, GatewayName, Intention, Kind, Scale,
+};
+use crate::dsl::DeploymentBody;
+use crate::event::{DeploymentFact, Event, Fact, GatewayFact};
+use crate::problem::{Problem, ProblemKind, Result};
+use crate::state::State;
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+/// Creates deployment `name`, or merges `body` into it.
+pub(super) fn deploy(
+    state: &State,
+    name: &str,
+    body: &DeploymentBody,
+    submission: &Submission,
+    context: &Context,
+    rules: &Rules,
+) -> Result<Vec<Event>> {
+    check::deployment_name(name)?;
+    let blueprint = blueprint(state, body)?;
+    let clusters = prepare::clusters(state, &blueprint)?;
+    let old = state.deployment(name);
+    let merged = merge::deployment(old, name, &blueprint, &clusters, rules, context.now);
+    check::deployment(&merged, &blueprint)?;
+    let internal = merge::internal_gateways(state, &merged, &clusters, rules)?;
+    let external = merge::external_gateways(state, &merged, &blueprint, rules)?;
+    check::external_ports(&external)?;
+
+    let mut events = match body {
+        DeploymentBody::Blueprint(_) => {
+            let services = clusters.values().flat_map(|cluster| &cluster.services);
+            let inline = services.filter(|service| service.inline).map(|service| &service.breed);
+            statics::store_inline_breeds(state, inline, submission.verb, context)
+        }
+        DeploymentBody::Reference(_) => Vec::new(),
+    };
+    let key = ArtifactKey::new(Kind::Deployment, name);
+    let changed = old != Some(&merged);
+    let fact = changed.then(|| stated(merged));
+    events.push(archived(&key, submission, fact, context));
+    events.extend(replaced_entries(state, name, &external, context));
+    events.extend(stored(state, internal.into_iter().chain(external), context, rules));
+    Ok(events)
+}
+
+/// Sets the scale of a service; its intention is stated anew when that changes something.
+pub(super) fn scale(
+    state: &State,
+    (name, cluster, service): (&str, &str, &str),
+    scale: Scale,
+    submission: &Submission,
+    context: &Context,
+) -> Result<Vec<Event>> {
+    let missing = || {
+        let detail = format!(
+            "there is no service '{service}' in cluster '{cluster}' of deployment '{name}'"
+        );
+        Problem::new(ProblemKind::NotFound, "", detail)
+    };
+    let mut deployment = state.deployment(name).ok_or_else(missing)?.clone();
+    let found =
+        deployment.service_mut(cluster, service).filter(|service| !service.is_undeploying());
+    let found = found.ok_or_else(missing)?;
+    let changed = found.scale != scale;
+    if changed {
+        found.scale = scale;
+        found.status = merge::stated(Intention::Deployment, context.now);
+    }
+    let subject = format!("deployment-service-scales:{name}/{cluster}/{service}");
+    let mut event = archived_as(&subject, submission, changed.then(|| stated(deployment)), context);
+    let tags = event.tags.as_slice().iter().cloned().chain([format!("deployments:{name}")]);
+    event.tags = crate::event::Tags::expand(tags.collect::<Vec<_>>());
+    Ok(vec![event])
+}
+
+/// The blueprint that a body stands for, with the breeds of today.
+pub(super) fn blueprint<'a>(state: &State, body: &'a DeploymentBody) -> Result<Cow<'a, Blueprint>> {
+    match body {
+        DeploymentBody::Blueprint(blueprint) => Ok(Cow::Borrowed(blueprint)),
+        DeploymentBody::Reference(name) => state.blueprint(name).map(Cow::Owned).ok_or_else(|| {
+            let detail = format!("there is no blueprint '{name}'");
+            let hint = "store the blueprint first, or send it as the body";
+            Problem::new(ProblemKind::ArtifactNotFound, "", detail).hint(hint).into()
+        }),
+    }
+}
+
+/// What is wanted of a deployment, as a fact.
+pub(super) fn stated(deployment: Deployment) -> Fact {
+    Fact::Deployment {
+        name: deployment.name.clone(),
+        fact: DeploymentFact::Stated(Box::new(deployment)),
+    }
+}
+
+/// A gateway is gone.
+pub(super) fn deleted(name: &str, context: &Context) -> Event {
+    gateway_event(name, &["undeployed"], blank(), GatewayFact::Deleted, context)
+}
+
+/// A gateway has new routes or settings.
+pub(super) fn stored_one(gateway: Gateway, context: &Context) -> Event {
+    let name = gateway.name.clone();
+    gateway_event(&name, &[], blank(), GatewayFact::Stored(Box::new(gateway)), context)
+}
+
+/// Entries of the deployment whose port an entry of another key takes over.
+fn replaced_entries(
+    state: &State,
+    deployment: &str,
+    external: &[Gateway],
+    context: &Context,
+) -> Vec<Event> {
+    let names: BTreeSet<&str> = external.iter().map(|gateway| gateway.name.as_str()).collect();
+    let numbers: BTreeSet<u16> =
+        external.iter().map(|gateway| gateway.port.number).filter(|port| *port != 0).collect();
+    let of_deployment = state.gateways_of(deployment).map(|stored| &stored.gateway);
+    let old = of_deployment.filter(|old| {
+        let is_entry = matches!(GatewayName::parse(&old.name), Some(GatewayName::External { .. }));
+        is_entry && numbers.contains(&old.port.number) && !names.contains(old.name.as_str())
+    });
+    old.map(|old| deleted(&old.name, context)).collect()
+}
+
+/// Gateways that differ from what is stored. Entries without port get one at once; internal gateways get theirs when
+/// a service behind them is ready.
+fn stored(
+    state: &State,
+    gateways: impl Iterator<Item = Gateway>,
+    context: &Context,
+    rules: &Rules,
+) -> Vec<Event> {
+    let mut ports = Ports::new(state, rules);
+    let mut events = Vec::new();
+    for gateway in gateways.filter(|gateway| state.gateway(&gateway.name) != Some(gateway)) {
+        let internal = GatewayName::parse(&gateway.name).is_some_and(GatewayName::is_internal);
+        let assigned =
+            (gateway.port.number == 0 && !internal).then(|| ports.assign(&gateway.name, context));
+        events.push(stored_one(gateway, context));
+        events.extend(assigned);
+    }
+    events
+}

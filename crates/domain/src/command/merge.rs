@@ -1,0 +1,368 @@
+//! Merges the clusters of a body into a deployment (runtime, 6.3 to 6.5).
+
+use super::prepare::{PreparedCluster, PreparedService, effective_arguments};
+use super::{Rules, gateways};
+use crate::artifact::{
+    Blueprint, Cluster, Deployment, Gateway, Intention, Metadata, Percentage, Phase, PhaseName,
+    Port, PortType, Route, RoutePath, Service, Status, Traits,
+};
+use crate::dsl::split_alias;
+use crate::problem::{Problem, ProblemKind, Result};
+use crate::state::{State, satisfying};
+use indexmap::IndexMap;
+use time::OffsetDateTime;
+
+/// The deployment `name` with `body` merged in: what is wanted from now on.
+pub(super) fn deployment(
+    old: Option<&Deployment>,
+    name: &str,
+    body: &Blueprint,
+    clusters: &IndexMap<String, PreparedCluster>,
+    rules: &Rules,
+    now: OffsetDateTime,
+) -> Deployment {
+    let empty = || Deployment {
+        name: name.to_owned(),
+        metadata: Metadata::default(),
+        clusters: IndexMap::new(),
+        environment_variables: Traits::new(),
+        dialects: Metadata::default(),
+    };
+    let before = old.cloned().unwrap_or_else(empty);
+    let mut merged = before.clone();
+    overlay(&mut merged.metadata, &body.metadata);
+    overlay(&mut merged.dialects, &body.dialects);
+    let given = body
+        .environment_variables
+        .iter()
+        .filter(|(key, value)| !is_printed(&before, key, value.as_ref()));
+    merged.environment_variables.extend(given.map(|(key, value)| (key.clone(), value.clone())));
+    for (cluster_name, prepared) in clusters {
+        let cluster = cluster(before.clusters.get(cluster_name), prepared, rules, now);
+        merged.clusters.insert(cluster_name.clone(), cluster);
+    }
+    restate_changed(&before, &mut merged, clusters, now);
+    resolve_dependencies(&mut merged);
+    merged
+}
+
+/// The internal gateways that `deployment` has after the merge, with completed weights.
+pub(super) fn internal_gateways(
+    state: &State,
+    deployment: &Deployment,
+    clusters: &IndexMap<String, PreparedCluster>,
+    rules: &Rules,
+) -> Result<Vec<Gateway>> {
+    let mut all = Vec::new();
+    for (cluster_name, prepared) in clusters {
+        let cluster = &deployment.clusters[cluster_name];
+        let services = || cluster.services.iter().filter(|service| !service.is_undeploying());
+        let mut ports: IndexMap<&String, PortType> = IndexMap::new();
+        for (port, kind) in services()
+            .flat_map(|service| &service.breed.ports)
+            .map(|(port, value)| (port, value.kind))
+        {
+            ports.entry(port).or_insert(kind);
+        }
+        for (port, kind) in ports {
+            let name = format!("{}/{cluster_name}/{port}", deployment.name);
+            let behind = services().filter(|service| service.breed.ports.contains_key(port));
+            let behind: Vec<&str> = behind.map(|service| service.breed.name.as_str()).collect();
+            let paths = behind
+                .iter()
+                .map(|breed| RoutePath::of([&deployment.name, cluster_name, breed, port]));
+            let given = prepared.gateways.get(port);
+            let mut gateway = internal_gateway(state.gateway(&name), given, &name, kind, paths);
+            complete_internal(&mut gateway, cluster_name, port, kind, rules)?;
+            all.push(gateway);
+        }
+    }
+    Ok(all)
+}
+
+/// The external gateways of `body`, named after the deployment.
+pub(super) fn external_gateways(
+    state: &State,
+    deployment: &Deployment,
+    body: &Blueprint,
+    rules: &Rules,
+) -> Result<Vec<Gateway>> {
+    let mut all = Vec::new();
+    for entry in &body.gateways {
+        let pointer = format!("/gateways/{}", entry.key);
+        let mut gateway = entry.gateway.clone();
+        gateway.name = format!("{}/{}", deployment.name, entry.key);
+        gateway.routes = IndexMap::new();
+        for (path, route) in &entry.gateway.routes {
+            let full = external_path(deployment, path, &pointer)?;
+            gateway.routes.insert(full, route.clone());
+        }
+        gateways::complete(&mut gateway, rules).map_err(|problems| {
+            problems.map(|problem| Problem {
+                pointer: format!("{pointer}{}", problem.pointer),
+                ..problem
+            })
+        })?;
+        gateways::keep_assigned_port(state, &mut gateway);
+        gateways::check_port(state, &gateway, Some(&deployment.name)).map_err(|problems| {
+            problems.map(|problem| Problem { pointer: pointer.clone(), ..problem })
+        })?;
+        all.push(gateway);
+    }
+    Ok(all)
+}
+
+/// A fresh status: `intention` is stated now.
+pub(super) fn stated(intention: Intention, now: OffsetDateTime) -> Status {
+    let phase = Phase { name: PhaseName::Initiated, since: now, notification: None };
+    Status { intention, since: now, phase }
+}
+
+fn cluster(
+    old: Option<&Cluster>,
+    prepared: &PreparedCluster,
+    rules: &Rules,
+    now: OffsetDateTime,
+) -> Cluster {
+    let mut cluster = old.cloned().unwrap_or_else(|| Cluster {
+        metadata: Metadata::default(),
+        host: rules.gateway_host.clone(),
+        services: Vec::new(),
+        health_checks: None,
+        network: None,
+        dialects: Metadata::default(),
+    });
+    overlay(&mut cluster.metadata, &prepared.metadata);
+    overlay(&mut cluster.dialects, &prepared.dialects);
+    if prepared.health_checks.is_some() {
+        cluster.health_checks.clone_from(&prepared.health_checks);
+    }
+    if prepared.network.is_some() {
+        cluster.network.clone_from(&prepared.network);
+    }
+    for service in &prepared.services {
+        match cluster.services.iter_mut().find(|old| old.breed.name == service.breed.name) {
+            Some(old) => merge_service(old, service, rules),
+            None => cluster.services.push(new_service(service, rules, now)),
+        }
+    }
+    cluster
+}
+
+fn new_service(prepared: &PreparedService, rules: &Rules, now: OffsetDateTime) -> Service {
+    Service {
+        status: stated(Intention::Deployment, now),
+        breed: prepared.breed.clone(),
+        environment_variables: prepared.environment_variables.clone(),
+        environment: None,
+        scale: prepared.scale.unwrap_or(rules.default_scale),
+        arguments: effective_arguments(rules, &prepared.breed, &prepared.arguments),
+        dependencies: IndexMap::new(),
+        health_checks: prepared.health_checks.clone(),
+        network: prepared.network.clone(),
+        dialects: prepared.dialects.clone(),
+        instances: Vec::new(),
+    }
+}
+
+fn merge_service(service: &mut Service, prepared: &PreparedService, rules: &Rules) {
+    let breed_changed = service.breed != prepared.breed;
+    service.breed = prepared.breed.clone();
+    if !prepared.arguments.is_empty() || breed_changed {
+        service.arguments = effective_arguments(rules, &prepared.breed, &prepared.arguments);
+    }
+    // What was printed is the interpolated value; sent back, it stands for the text that it came from.
+    let printed = service.environment.clone().unwrap_or_default();
+    for (name, value) in &prepared.environment_variables {
+        if value.is_none() || printed.get(name) != value.as_ref() {
+            service.environment_variables.insert(name.clone(), value.clone());
+        }
+    }
+    overlay(&mut service.dialects, &prepared.dialects);
+    if let Some(scale) = prepared.scale {
+        service.scale = scale;
+    }
+    if prepared.health_checks.is_some() {
+        service.health_checks.clone_from(&prepared.health_checks);
+    }
+    if prepared.network.is_some() {
+        service.network.clone_from(&prepared.network);
+    }
+}
+
+/// Whether `value` is what a service of the cluster was printed with: sent back, it stands for the text that it came
+/// from.
+fn is_printed(deployment: &Deployment, key: &str, value: Option<&String>) -> bool {
+    let Some((cluster, name)) = key.split_once('.') else { return false };
+    let Some(cluster) = deployment.clusters.get(cluster) else { return false };
+    let environments = cluster.services.iter().filter_map(|service| service.environment.as_ref());
+    let printed =
+        |(own, printed): (&String, &String)| split_alias(own).0 == name && Some(printed) == value;
+    value.is_some() && environments.flatten().any(printed)
+}
+
+/// States the intention anew of services that are named and differ, or that are failed or on their way out
+/// (runtime, 6.4).
+fn restate_changed(
+    before: &Deployment,
+    merged: &mut Deployment,
+    named: &IndexMap<String, PreparedCluster>,
+    now: OffsetDateTime,
+) {
+    let after = merged.clone();
+    for (cluster_name, prepared) in named {
+        for named in &prepared.services {
+            let Some(old) = before.service(cluster_name, &named.breed.name) else { continue };
+            let Some(service) = merged.service_mut(cluster_name, &named.breed.name) else {
+                continue;
+            };
+            let redefined = Definition::of(before, cluster_name, old)
+                != Definition::of(&after, cluster_name, service);
+            if redefined {
+                service.environment = None;
+            }
+            let resting = !old.is_undeploying() && old.status.phase.name != PhaseName::Failed;
+            if redefined || old.scale != service.scale || !resting {
+                service.status = stated(Intention::Deployment, now);
+            }
+        }
+    }
+}
+
+/// What makes a running service differ, besides its scale (decisions, 38).
+#[derive(PartialEq)]
+struct Definition<'a> {
+    breed: &'a crate::artifact::Breed,
+    variables: &'a Traits,
+    inherited_variables: Vec<(&'a String, &'a Option<String>)>,
+    arguments: &'a [crate::artifact::Argument],
+    health_checks: [&'a Option<Vec<crate::artifact::HealthCheck>>; 2],
+    network: [&'a Option<String>; 2],
+    dialects: [&'a Metadata; 3],
+}
+
+impl<'a> Definition<'a> {
+    fn of(deployment: &'a Deployment, cluster_name: &str, service: &'a Service) -> Self {
+        let cluster = &deployment.clusters[cluster_name];
+        let prefix = format!("{cluster_name}.");
+        let inherited =
+            deployment.environment_variables.iter().filter(|(key, _)| key.starts_with(&prefix));
+        Self {
+            breed: &service.breed,
+            variables: &service.environment_variables,
+            inherited_variables: inherited.collect(),
+            arguments: &service.arguments,
+            health_checks: [&cluster.health_checks, &service.health_checks],
+            network: [&cluster.network, &service.network],
+            dialects: [&deployment.dialects, &cluster.dialects, &service.dialects],
+        }
+    }
+}
+
+/// `dependencies` of a service maps alias to cluster, for each dependency that a service satisfies.
+fn resolve_dependencies(deployment: &mut Deployment) {
+    let clusters_by_dependency: Vec<(String, String, IndexMap<String, String>)> = deployment
+        .services()
+        .map(|(cluster, service)| {
+            let satisfied = service.breed.dependencies.iter().filter_map(|(alias, breed)| {
+                let (cluster, _) = satisfying(deployment, breed.name())?;
+                Some((alias.clone(), cluster.to_owned()))
+            });
+            (cluster.to_owned(), service.breed.name.clone(), satisfied.collect())
+        })
+        .collect();
+    for (cluster, breed, dependencies) in clusters_by_dependency {
+        if let Some(service) = deployment.service_mut(&cluster, &breed) {
+            service.dependencies = dependencies;
+        }
+    }
+}
+
+/// The gateway of a cluster's port: the body's settings, else the old ones, else new. Its routes are `paths`; a
+/// service merged into a running cluster gets 0 % unless the body says otherwise.
+fn internal_gateway(
+    old: Option<&Gateway>,
+    given: Option<&Gateway>,
+    name: &str,
+    kind: PortType,
+    paths: impl Iterator<Item = RoutePath>,
+) -> Gateway {
+    let base = given.or(old);
+    let routes = paths.map(|path| {
+        let short = RoutePath::parse(path.segments()[2]);
+        let settings = base.and_then(|gateway| {
+            gateway.routes.get(&path).or_else(|| gateway.routes.get(short.as_ref()?)).cloned()
+        });
+        let absent = match (given, old) {
+            (None, Some(_)) => Route { weight: Some(Percentage::ZERO), ..Route::default() },
+            (Some(_), _) | (None, None) => Route::default(),
+        };
+        (path, settings.unwrap_or(absent))
+    });
+    Gateway {
+        name: name.to_owned(),
+        metadata: base.map(|gateway| gateway.metadata.clone()).unwrap_or_default(),
+        port: Port::new(old.map_or(0, |gateway| gateway.port.number), kind),
+        sticky: base.and_then(|gateway| gateway.sticky),
+        virtual_hosts: base.map(|gateway| gateway.virtual_hosts.clone()).unwrap_or_default(),
+        routes: routes.collect(),
+    }
+}
+
+fn complete_internal(
+    gateway: &mut Gateway,
+    cluster: &str,
+    port: &str,
+    kind: PortType,
+    rules: &Rules,
+) -> Result<()> {
+    let pointer = format!("/clusters/{cluster}/gateways/{port}");
+    if kind == PortType::Tcp && gateway.sticky.is_some() {
+        let detail =
+            format!("port '{port}' of cluster '{cluster}' is tcp, where nothing can be sticky");
+        return Err(
+            Problem::new(ProblemKind::StickyPortType, format!("{pointer}/sticky"), detail).into()
+        );
+    }
+    gateways::complete(gateway, rules).map_err(|problems| {
+        problems.map(|problem| Problem {
+            kind: ProblemKind::UnsupportedRouteWeight,
+            pointer: format!("{pointer}{}", problem.pointer),
+            ..problem
+        })
+    })
+}
+
+/// The full path of an external route: `cluster/port` below the deployment.
+fn external_path(deployment: &Deployment, path: &RoutePath, pointer: &str) -> Result<RoutePath> {
+    if path.external().is_some() {
+        return Ok(path.clone());
+    }
+    let wrong = |detail: String| {
+        let pointer = format!("{pointer}/routes/{}", path.as_str().replace('/', "~1"));
+        Problem::new(ProblemKind::UnresolvedGatewayPort, pointer, detail).hint("write CLUSTER/PORT")
+    };
+    let segments = path.segments();
+    let (cluster, port) = match segments[..] {
+        [cluster, port] => (cluster, port),
+        [own, cluster, port] if own == deployment.name => (cluster, port),
+        _ => {
+            return Err(
+                wrong(format!("route '{}' is not of the form CLUSTER/PORT", path.as_str())).into()
+            );
+        }
+    };
+    let Some(found) = deployment.clusters.get(cluster) else {
+        return Err(wrong(format!("there is no cluster '{cluster}'")).into());
+    };
+    if !found.services.iter().any(|service| service.breed.ports.contains_key(port)) {
+        return Err(wrong(format!("no service of cluster '{cluster}' has a port '{port}'")).into());
+    }
+    Ok(RoutePath::of([&deployment.name, cluster, port]))
+}
+
+fn overlay(base: &mut Metadata, over: &Metadata) {
+    for (key, value) in over {
+        base.insert(key.clone(), value.clone());
+    }
+}

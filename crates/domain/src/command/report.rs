@@ -1,0 +1,352 @@
+//! Decides what workers report: what they found and did becomes events, unless the state moved on meanwhile.
+//!
+//! A report about something that no longer exists, or that another write overtook, makes no events; the next turn
+//! sees the new state.
+
+use super::archive::{self, ServiceKey, blank, gateway as gateway_event, notice, notification};
+use super::gateways::Ports;
+use super::{Context, Rules, foresee};
+use crate::artifact::{ArtifactKey, Instance, Intention, Kind, Leaving, Phase, PhaseName, Service};
+use crate::dsl;
+use crate::event::{DeploymentFact, Event, GatewayFact};
+use crate::state::State;
+use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a worker found or did.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Report {
+    /// About one service.
+    Service {
+        /// Which.
+        key: ServiceKey,
+        /// What.
+        report: ServiceReport,
+    },
+    /// About the gateways.
+    Routed(Routed),
+    /// Something failed that belongs to no single artifact.
+    Failure {
+        /// Which component, such as `container_driver`.
+        component: String,
+        /// What it said.
+        words: String,
+    },
+}
+
+/// What the deployments worker found or did about one service.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ServiceReport {
+    /// The worker takes up what was stated.
+    TakenUp,
+    /// Everything it depends on is ready: its variables can be interpolated.
+    EnvironmentDue,
+    /// What runs is not what was last known.
+    Instances(Vec<Instance>),
+    /// What runs is what is wanted.
+    Done,
+    /// What runs is no longer what is wanted; the text says how it differs.
+    Differs(String),
+    /// It does not work yet, in the driver's own words; published each time they change.
+    Trouble(String),
+    /// It will not work, in the driver's own words.
+    Failed(String),
+    /// Nothing of it runs any more.
+    Gone,
+}
+
+/// What the gateways worker found or did.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Routed {
+    /// The gateways that take traffic now.
+    pub served: BTreeSet<String>,
+    /// The gateways that cannot, with the reason.
+    pub refused: BTreeMap<String, String>,
+    /// Instances that no gateway sends anything to any more, by service.
+    pub released: Vec<(ServiceKey, String)>,
+    /// Type and name of the configuration, when a new one was installed.
+    pub installed: Option<(String, String)>,
+}
+
+/// The events that a report makes.
+pub(super) fn decide(
+    state: &State,
+    report: &Report,
+    context: &Context,
+    rules: &Rules,
+) -> Vec<Event> {
+    match report {
+        Report::Service { key, report } => {
+            let service = state
+                .deployment(&key.deployment)
+                .and_then(|found| found.service(&key.cluster, &key.service));
+            service
+                .map(|service| about_service(state, key, service, report, context, rules))
+                .unwrap_or_default()
+        }
+        Report::Routed(routed) => about_gateways(state, routed, context),
+        Report::Failure { component, words } => {
+            vec![notice(&["info", &format!("{component}:ERROR")], notification(words), context)]
+        }
+    }
+}
+
+fn about_service(
+    state: &State,
+    key: &ServiceKey,
+    service: &Service,
+    report: &ServiceReport,
+    context: &Context,
+    rules: &Rules,
+) -> Vec<Event> {
+    let status = &service.status;
+    match (report, status.intention, status.phase.name) {
+        (ServiceReport::TakenUp, _, PhaseName::Initiated) => {
+            vec![phase_event(key, PhaseName::Updating, None, context)]
+        }
+        (ServiceReport::EnvironmentDue, Intention::Deployment, _)
+            if service.environment.is_none() =>
+        {
+            environment_resolved(state, key, service, context)
+        }
+        (ServiceReport::Instances(instances), _, _) => {
+            instances_observed(key, service, instances, context)
+        }
+        (ServiceReport::Done, Intention::Deployment, PhaseName::Updating) => {
+            done(state, key, context, rules)
+        }
+        (ServiceReport::Differs(how), Intention::Deployment, PhaseName::Done) => {
+            let phase = Phase { name: PhaseName::Updating, since: context.now, notification: None };
+            vec![synchronisation(
+                key,
+                "redeploy",
+                json!({ "difference": how }),
+                phase_fact(key, phase),
+                context,
+            )]
+        }
+        (ServiceReport::Trouble(words), _, PhaseName::Updating)
+            if status.phase.notification.as_ref() != Some(words) =>
+        {
+            // The time-out goes on from when the phase began.
+            let phase = Phase { notification: Some(words.clone()), ..status.phase.clone() };
+            vec![failure(key, words, phase, context)]
+        }
+        (ServiceReport::Failed(words), _, PhaseName::Initiated | PhaseName::Updating) => {
+            let phase = Phase {
+                name: PhaseName::Failed,
+                since: context.now,
+                notification: Some(words.clone()),
+            };
+            vec![failure(key, words, phase, context)]
+        }
+        (ServiceReport::Gone, Intention::Undeployment, _) => gone(state, key, context),
+        (
+            ServiceReport::TakenUp
+            | ServiceReport::EnvironmentDue
+            | ServiceReport::Done
+            | ServiceReport::Differs(_)
+            | ServiceReport::Trouble(_)
+            | ServiceReport::Failed(_)
+            | ServiceReport::Gone,
+            _,
+            _,
+        ) => Vec::new(),
+    }
+}
+
+fn environment_resolved(
+    state: &State,
+    key: &ServiceKey,
+    service: &Service,
+    context: &Context,
+) -> Vec<Event> {
+    let Some(deployment) = state.deployment(&key.deployment) else { return Vec::new() };
+    let fact = DeploymentFact::EnvironmentResolved {
+        cluster: key.cluster.clone(),
+        service: key.service.clone(),
+        environment: state.environment(deployment, &key.cluster, service),
+    };
+    vec![archive::service("deployment", key, &["environment"], blank(), fact, context)]
+}
+
+/// An instance that was on its way out stays so, whatever an observation from before that says.
+fn instances_observed(
+    key: &ServiceKey,
+    service: &Service,
+    observed: &[Instance],
+    context: &Context,
+) -> Vec<Event> {
+    let leaving = |name: &str| {
+        let known = service.instances.iter().find(|instance| instance.name == name);
+        known.map_or(Leaving::No, |instance| instance.leaving)
+    };
+    let merge = |instance: &Instance| Instance {
+        leaving: instance.leaving.max(leaving(&instance.name)),
+        ..instance.clone()
+    };
+    let instances: Vec<Instance> = observed.iter().map(merge).collect();
+    if instances == service.instances {
+        Vec::new()
+    } else {
+        vec![instances_event(key, instances, context)]
+    }
+}
+
+fn instances_event(key: &ServiceKey, instances: Vec<Instance>, context: &Context) -> Event {
+    let ready = instances
+        .iter()
+        .filter(|instance| instance.deployed && instance.leaving == Leaving::No)
+        .count();
+    let value = json!({ "instances": instances.len(), "deployed": ready });
+    let fact = DeploymentFact::InstancesObserved {
+        cluster: key.cluster.clone(),
+        service: key.service.clone(),
+        instances,
+    };
+    archive::service("deployment", key, &["instances"], value, fact, context)
+}
+
+/// The service runs: the gateways of its cluster are published, with a port of their own (runtime, 9.2).
+fn done(state: &State, key: &ServiceKey, context: &Context, rules: &Rules) -> Vec<Event> {
+    let phase = Phase { name: PhaseName::Done, since: context.now, notification: None };
+    let mut events =
+        vec![synchronisation(key, "deployed", blank(), phase_fact(key, phase), context)];
+    let mut ports = Ports::new(state, rules);
+    let prefix = format!("{}/{}/", key.deployment, key.cluster);
+    for stored in
+        state.gateways_of(&key.deployment).filter(|stored| stored.gateway.name.starts_with(&prefix))
+    {
+        let name = &stored.gateway.name;
+        if !stored.published {
+            events.push(gateway_event(
+                name,
+                &["published"],
+                blank(),
+                GatewayFact::Published,
+                context,
+            ));
+        }
+        if stored.gateway.port.number == 0 {
+            events.push(ports.assign(name, context));
+        }
+    }
+    events
+}
+
+/// The service disappears; with the last one the deployment is archived as deleted.
+fn gone(state: &State, key: &ServiceKey, context: &Context) -> Vec<Event> {
+    let last = dsl::representation(state, &ArtifactKey::new(Kind::Deployment, &key.deployment));
+    let fact = DeploymentFact::ServiceRemoved {
+        cluster: key.cluster.clone(),
+        service: key.service.clone(),
+    };
+    let mut events = vec![synchronisation(key, "undeployed", blank(), fact, context)];
+    let mut after = state.clone();
+    foresee(&mut after, &events[0], context);
+    if after.deployment(&key.deployment).is_some_and(|deployment| deployment.clusters.is_empty()) {
+        events.push(archive::deployment_deleted(
+            &key.deployment,
+            last.unwrap_or_else(blank),
+            context,
+        ));
+    }
+    events
+}
+
+fn about_gateways(state: &State, routed: &Routed, context: &Context) -> Vec<Event> {
+    let mut events = Vec::new();
+    if let Some((kind, name)) = &routed.installed {
+        let tags =
+            ["marshaller:configuration".to_owned(), format!("type:{kind}"), format!("name:{name}")];
+        events.push(notice(&tags.each_ref().map(String::as_str), blank(), context));
+    }
+    for (name, stored) in state.published_gateways() {
+        let deployed = routed.served.contains(name);
+        let reason = routed.refused.get(name);
+        if stored.deployed == deployed && stored.reason.as_ref() == reason {
+            continue;
+        }
+        let fact = GatewayFact::DeployedChanged { deployed, reason: reason.cloned() };
+        let document = dsl::representation(state, &ArtifactKey::new(Kind::Gateway, name))
+            .unwrap_or_else(blank);
+        events.push(match (deployed, reason) {
+            (true, _) => gateway_event(name, &["deployed"], document, fact, context),
+            (false, None) => gateway_event(name, &["undeployed"], document, fact, context),
+            (false, Some(reason)) => {
+                let tags = ["undeployed", "failed", "info", "gateway_driver:ERROR"];
+                gateway_event(name, &tags, notification(reason), fact, context)
+            }
+        });
+    }
+    events.extend(released(state, routed, context));
+    events
+}
+
+fn released(state: &State, routed: &Routed, context: &Context) -> Vec<Event> {
+    let mut by_service: BTreeMap<&ServiceKey, BTreeSet<&str>> = BTreeMap::new();
+    for (key, instance) in &routed.released {
+        by_service.entry(key).or_default().insert(instance);
+    }
+    let mut events = Vec::new();
+    for (key, names) in by_service {
+        let Some(service) = state
+            .deployment(&key.deployment)
+            .and_then(|found| found.service(&key.cluster, &key.service))
+        else {
+            continue;
+        };
+        let mut instances = service.instances.clone();
+        for instance in &mut instances {
+            if names.contains(instance.name.as_str()) && instance.leaving == Leaving::Draining {
+                instance.leaving = Leaving::Released;
+            }
+        }
+        if instances != service.instances {
+            events.push(instances_event(key, instances, context));
+        }
+    }
+    events
+}
+
+fn synchronisation(
+    key: &ServiceKey,
+    what: &str,
+    value: serde_json::Value,
+    fact: DeploymentFact,
+    context: &Context,
+) -> Event {
+    let tags = [format!("synchronisation:{what}"), format!("synchronization:{what}")];
+    archive::service(
+        "synchronisation",
+        key,
+        &tags.each_ref().map(String::as_str),
+        value,
+        fact,
+        context,
+    )
+}
+
+fn failure(key: &ServiceKey, words: &str, phase: Phase, context: &Context) -> Event {
+    let tags = ["failed", "info", "container_driver:ERROR"];
+    archive::service("event", key, &tags, notification(words), phase_fact(key, phase), context)
+}
+
+fn phase_event(
+    key: &ServiceKey,
+    name: PhaseName,
+    notification: Option<String>,
+    context: &Context,
+) -> Event {
+    let phase = Phase { name, since: context.now, notification };
+    let tag = format!("phase:{}", name.as_str());
+    archive::service("deployment", key, &[&tag], blank(), phase_fact(key, phase), context)
+}
+
+fn phase_fact(key: &ServiceKey, phase: Phase) -> DeploymentFact {
+    DeploymentFact::PhaseChanged {
+        cluster: key.cluster.clone(),
+        service: key.service.clone(),
+        phase,
+    }
+}

@@ -1,0 +1,107 @@
+//! Decides writes to artifacts that only users change, and the removal of any artifact but deployments.
+
+use super::archive::archived;
+use super::{Artifact, Context, Store, Submission, Verb};
+use crate::artifact::{ArtifactKey, Blueprint, Breed, GatewayName, Kind};
+use crate::dsl;
+use crate::event::{Event, Fact, GatewayFact, StaticFact};
+use crate::problem::{Problem, ProblemKind, Result};
+use crate::state::State;
+
+/// Stores a blueprint with its breeds, a breed or a scale. A write that changes nothing is archived all the same.
+pub(super) fn store(state: &State, store: &Store, context: &Context) -> Result<Vec<Event>> {
+    let submission = &store.submission;
+    match &store.artifact {
+        Artifact::Blueprint(blueprint) => {
+            Ok(store_blueprint(state, blueprint, submission, context))
+        }
+        Artifact::Breed(breed) => Ok(vec![store_breed(state, breed, submission, context)]),
+        Artifact::Scale(scale) => {
+            let fact = StaticFact::ScaleStored(scale.clone());
+            let same =
+                state.scales().get(&scale.name).is_some_and(|stored| *stored.artifact == *scale);
+            Ok(vec![static_event(fact, same, submission, context)])
+        }
+        Artifact::Gateway(_) => {
+            unreachable!("gateways have rules of their own, see gateways::store")
+        }
+    }
+}
+
+/// Removes an artifact. A removal that removed nothing archives nothing.
+pub(super) fn delete(state: &State, key: &ArtifactKey, context: &Context) -> Result<Vec<Event>> {
+    let Some(representation) = dsl::representation(state, key) else { return Ok(Vec::new()) };
+    let submission = Submission { verb: Verb::Delete, representation };
+    let fact = match key.kind {
+        Kind::Gateway => {
+            check_gateway_removal(state, &key.name)?;
+            Fact::Gateway { name: key.name.clone(), fact: GatewayFact::Deleted }
+        }
+        Kind::Deployment => {
+            let detail = "a deployment is removed by naming its services";
+            return Err(Problem::new(ProblemKind::NotSupported, "", detail).into());
+        }
+        Kind::Blueprint | Kind::Breed | Kind::Scale => {
+            Fact::Static(StaticFact::Deleted(key.clone()))
+        }
+    };
+    Ok(vec![archived(key, &submission, Some(fact), context)])
+}
+
+/// The archive events of the breeds that stand in `breeds`, written in place by somebody.
+pub(super) fn store_inline_breeds<'a>(
+    state: &State,
+    breeds: impl IntoIterator<Item = &'a Breed>,
+    verb: Verb,
+    context: &Context,
+) -> Vec<Event> {
+    let store = |breed: &Breed| {
+        let submission = Submission { verb, representation: dsl::write_breed(breed) };
+        store_breed(state, breed, &submission, context)
+    };
+    breeds.into_iter().map(store).collect()
+}
+
+fn store_blueprint(
+    state: &State,
+    blueprint: &Blueprint,
+    submission: &Submission,
+    context: &Context,
+) -> Vec<Event> {
+    let services = blueprint.clusters.values().flat_map(|cluster| &cluster.services);
+    let inline = services.filter_map(|service| service.breed.inline());
+    let mut events = store_inline_breeds(state, inline, submission.verb, context);
+    let same = state
+        .blueprints()
+        .get(&blueprint.name)
+        .is_some_and(|stored| *stored.artifact == *blueprint);
+    let fact = StaticFact::BlueprintStored(Box::new(blueprint.clone()));
+    events.push(static_event(fact, same, submission, context));
+    events
+}
+
+fn store_breed(state: &State, breed: &Breed, submission: &Submission, context: &Context) -> Event {
+    let same = state.breeds().get(&breed.name).is_some_and(|stored| *stored.artifact == *breed);
+    static_event(StaticFact::BreedStored(Box::new(breed.clone())), same, submission, context)
+}
+
+fn static_event(fact: StaticFact, same: bool, submission: &Submission, context: &Context) -> Event {
+    let key = fact.key();
+    archived(&key, submission, (!same).then_some(Fact::Static(fact)), context)
+}
+
+/// Internal gateways go with their deployment (documents, 6.2).
+fn check_gateway_removal(state: &State, name: &str) -> Result<()> {
+    match GatewayName::parse(name) {
+        Some(GatewayName::Internal { deployment, .. })
+            if state.deployment(deployment).is_some() =>
+        {
+            let detail = format!("gateway '{name}' belongs to deployment '{deployment}'");
+            let hint = format!(
+                "remove its services from deployment '{deployment}'; the gateway goes with them"
+            );
+            Err(Problem::new(ProblemKind::InternalGatewayRemove, "", detail).hint(hint).into())
+        }
+        _ => Ok(()),
+    }
+}

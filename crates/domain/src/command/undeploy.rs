@@ -1,0 +1,163 @@
+//! Decides the removal of services, clusters and deployments (runtime, section 7).
+
+use super::archive::archived;
+use super::deploy::{blueprint, deleted, stated, stored_one};
+use super::{Context, Submission, Verb, check, merge};
+use crate::artifact::{
+    ArtifactKey, Blueprint, Deployment, Gateway, GatewayName, Intention, Kind, Leaving, RoutePath,
+    Service,
+};
+use crate::dsl::DeploymentBody;
+use crate::event::Event;
+use crate::problem::{Problem, ProblemKind, Problems, Result};
+use crate::state::State;
+use std::collections::BTreeSet;
+
+/// Takes the services that `body` names away from deployment `name`. What does not exist is ignored.
+pub(super) fn undeploy(
+    state: &State,
+    name: &str,
+    body: &DeploymentBody,
+    submission: &Submission,
+    context: &Context,
+) -> Result<Vec<Event>> {
+    let Some(old) = state.deployment(name) else { return Ok(Vec::new()) };
+    let named = named_services(old, &*blueprint(state, body)?);
+    if named.is_empty() {
+        return Ok(Vec::new());
+    }
+    check_weights(state, old, &named)?;
+    let mut deployment = old.clone();
+    for (cluster, breed) in &named {
+        if let Some(service) = deployment.service_mut(cluster, breed) {
+            leave(service, context);
+        }
+    }
+    check::remaining(&deployment)?;
+    let submission =
+        Submission { verb: Verb::Update, representation: submission.representation.clone() };
+    let gateways = gateways(state, &deployment, context);
+    let key = ArtifactKey::new(Kind::Deployment, name);
+    let mut events = vec![archived(&key, &submission, Some(stated(deployment)), context)];
+    events.extend(gateways);
+    Ok(events)
+}
+
+/// The services of `body` that run and are not on their way out already, as cluster and breed name.
+fn named_services(deployment: &Deployment, body: &Blueprint) -> Vec<(String, String)> {
+    let named = body.clusters.iter().flat_map(|(cluster, content)| {
+        content
+            .services
+            .iter()
+            .map(move |service| (cluster.clone(), service.breed.name().to_owned()))
+    });
+    let staying = |cluster: &str, breed: &str| {
+        deployment.service(cluster, breed).is_some_and(|service| !service.is_undeploying())
+    };
+    named.filter(|(cluster, breed)| staying(cluster, breed)).collect()
+}
+
+/// The weights of the services that stay sum to 100 at every gateway of a cluster that loses some, or none stays.
+fn check_weights(state: &State, deployment: &Deployment, named: &[(String, String)]) -> Result<()> {
+    let clusters: BTreeSet<&String> = named.iter().map(|(cluster, _)| cluster).collect();
+    let mut problems = Vec::new();
+    for stored in state.gateways_of(&deployment.name) {
+        let Some(GatewayName::Internal { cluster, .. }) = GatewayName::parse(&stored.gateway.name)
+        else {
+            continue;
+        };
+        if !clusters.iter().any(|named| *named == cluster) {
+            continue;
+        }
+        let goes = |path: &RoutePath| {
+            named.iter().any(|(_, breed)| service_of(path) == Some(breed.as_str()))
+        };
+        let staying = stored.gateway.routes.iter().filter(|(path, _)| !goes(path));
+        let weights: Vec<u32> = staying
+            .map(|(_, route)| route.weight.map_or(0, |weight| u32::from(weight.value())))
+            .collect();
+        let sum: u32 = weights.iter().sum();
+        if !weights.is_empty() && sum != 100 {
+            let name = &stored.gateway.name;
+            let detail = format!(
+                "at gateway '{name}' the services that stay would have {sum}% of the traffic"
+            );
+            let pointer = format!("/clusters/{cluster}");
+            let problem = Problem::new(ProblemKind::InvalidRouteWeight, pointer, detail);
+            problems.push(
+                problem.hint(format!(
+                    "first set the weights of gateway '{name}' so that they have 100%"
+                )),
+            );
+        }
+    }
+    Problems::check(problems)
+}
+
+/// The service is wanted no more; its instances get no new requests from now on.
+fn leave(service: &mut Service, context: &Context) {
+    service.status = merge::stated(Intention::Undeployment, context.now);
+    for instance in &mut service.instances {
+        instance.leaving = instance.leaving.max(Leaving::Draining);
+    }
+}
+
+/// What becomes of the gateways at once: routes to what goes are dropped, gateways without routes are removed.
+fn gateways(state: &State, deployment: &Deployment, context: &Context) -> Vec<Event> {
+    let stays = |cluster: &str, breed: &str| {
+        deployment.service(cluster, breed).is_some_and(|service| !service.is_undeploying())
+    };
+    let nothing_stays = deployment.services().all(|(_, service)| service.is_undeploying());
+    let mut removed: BTreeSet<String> = BTreeSet::new();
+    let mut events = Vec::new();
+    let (internal, external): (Vec<_>, Vec<_>) =
+        state.gateways_of(&deployment.name).partition(|stored| {
+            GatewayName::parse(&stored.gateway.name).is_some_and(GatewayName::is_internal)
+        });
+    for old in internal {
+        let keep = |path: &RoutePath| match path.segments()[..] {
+            [_, cluster, breed, _] => stays(cluster, breed),
+            _ => true,
+        };
+        if let Some(event) = without_routes(&old.gateway, keep, false, &mut removed, context) {
+            events.push(event);
+        }
+    }
+    for old in external {
+        let keep = |path: &RoutePath| !removed.contains(path.as_str());
+        let mut removed_entries = BTreeSet::new();
+        events.extend(without_routes(
+            &old.gateway,
+            keep,
+            nothing_stays,
+            &mut removed_entries,
+            context,
+        ));
+    }
+    events
+}
+
+/// The event that leaves `gateway` with the routes to keep, or removes it; `None` when nothing changes.
+fn without_routes(
+    gateway: &Gateway,
+    keep: impl Fn(&RoutePath) -> bool,
+    remove: bool,
+    removed: &mut BTreeSet<String>,
+    context: &Context,
+) -> Option<Event> {
+    let mut kept = gateway.clone();
+    kept.routes.retain(|path, _| keep(path));
+    if remove || kept.routes.is_empty() {
+        removed.insert(gateway.name.clone());
+        return Some(deleted(&gateway.name, context));
+    }
+    (kept.routes.len() < gateway.routes.len()).then(|| stored_one(kept, context))
+}
+
+/// The breed that a route of an internal gateway leads to.
+fn service_of(path: &RoutePath) -> Option<&str> {
+    match path.segments()[..] {
+        [_, _, breed, _] => Some(breed),
+        _ => None,
+    }
+}

@@ -1,0 +1,65 @@
+//! Applies what happened to artifacts that only users change.
+
+use super::{State, Stored};
+use crate::artifact::{ArtifactKey, Blueprint, BreedReference, Kind};
+use crate::event::{Position, StaticFact};
+
+impl State {
+    pub(super) fn apply_static(&mut self, fact: &StaticFact, at: Position) {
+        match fact {
+            StaticFact::BlueprintStored(blueprint) => {
+                self.blueprints
+                    .insert(blueprint.name.clone(), Stored::new(at, (**blueprint).clone()));
+            }
+            StaticFact::BreedStored(breed) => {
+                self.breeds.insert(breed.name.clone(), Stored::new(at, (**breed).clone()));
+            }
+            StaticFact::ScaleStored(scale) => {
+                self.scales.insert(scale.name.clone(), Stored::new(at, scale.clone()));
+            }
+            StaticFact::Deleted(key) => self.delete(key),
+        }
+    }
+
+    /// The blueprint `name` with the current breeds in place of the references that can be resolved: a breed changed
+    /// later shows changed, a deleted one as a reference (documents, 12.8). `None` when there is no such blueprint.
+    pub fn blueprint(&self, name: &str) -> Option<Blueprint> {
+        Some(self.with_current_breeds(&self.blueprints.get(name)?.artifact))
+    }
+
+    /// `blueprint` with the current breeds in place of the references that were written in place.
+    pub fn with_current_breeds(&self, blueprint: &Blueprint) -> Blueprint {
+        let mut blueprint = blueprint.clone();
+        for service in blueprint.clusters.values_mut().flat_map(|cluster| &mut cluster.services) {
+            if let BreedReference::Inline(breed) = &service.breed {
+                service.breed = match self.breeds.get(&breed.name) {
+                    Some(stored) => BreedReference::Inline(Box::new((*stored.artifact).clone())),
+                    None => BreedReference::Reference(breed.name.clone()),
+                };
+            }
+        }
+        blueprint
+    }
+
+    /// The revision of an artifact, or `None` when there is none.
+    pub fn revision(&self, key: &ArtifactKey) -> Option<Position> {
+        let name = key.name.as_str();
+        match key.kind {
+            Kind::Blueprint => self.blueprints.get(name).map(|stored| stored.revision),
+            Kind::Breed => self.breeds.get(name).map(|stored| stored.revision),
+            Kind::Deployment => self.deployments.get(name).map(|stored| stored.revision),
+            Kind::Gateway => self.gateways.get(name).map(|stored| stored.revision),
+            Kind::Scale => self.scales.get(name).map(|stored| stored.revision),
+        }
+    }
+
+    fn delete(&mut self, key: &ArtifactKey) {
+        match key.kind {
+            Kind::Blueprint => drop(self.blueprints.remove(&key.name)),
+            Kind::Breed => drop(self.breeds.remove(&key.name)),
+            Kind::Deployment => drop(self.deployments.remove(&key.name)),
+            Kind::Gateway => drop(self.gateways.remove(&key.name)),
+            Kind::Scale => drop(self.scales.remove(&key.name)),
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Brings what runs of one deployment in line with what is wanted of it.
+//!
+//! One worker per deployment, so that a slow one holds up no other; its steps are serial. It knows containers only
+//! through their driver, and traffic only through what the state says about its instances.
+
+mod pause;
+mod plan;
+mod spec;
+
+pub use plan::{Action, Desired, plan};
+
+use crate::Settings;
+use crate::containers::{ContainerDriver, ObservedInstance};
+use crate::driver::Error;
+use crate::turn::{Turn, Worker};
+use async_trait::async_trait;
+use pause::Pauses;
+use segue_domain::command::{Report, ServiceKey, ServiceReport};
+use segue_domain::state::State;
+use std::sync::Arc;
+use time::OffsetDateTime;
+
+/// Makes the parts of instance names that tell instances of one service apart.
+pub type Suffixes = Box<dyn FnMut() -> String + Send + Sync>;
+
+/// The worker of one deployment.
+pub struct DeploymentWorker {
+    deployment: String,
+    drivers: Vec<Arc<dyn ContainerDriver>>,
+    settings: Settings,
+    suffixes: Suffixes,
+    /// When a service that failed may be tried again. Lost with the process, which then tries at once.
+    pauses: Pauses,
+}
+
+impl DeploymentWorker {
+    /// A worker for `deployment`; of `drivers`, the first that supports a service's type runs it.
+    pub fn new(
+        deployment: String,
+        drivers: Vec<Arc<dyn ContainerDriver>>,
+        settings: Settings,
+        suffixes: Suffixes,
+    ) -> Self {
+        Self { deployment, drivers, settings, suffixes, pauses: Pauses::default() }
+    }
+
+    fn plan(&mut self, state: &State, observed: &[(usize, ObservedInstance)], now: OffsetDateTime) -> Vec<Action> {
+        let desired = Desired {
+            state,
+            deployment: &self.deployment,
+            drivers: &self.drivers,
+            settings: &self.settings,
+            not_before: &|key: &ServiceKey| self.pauses.until(key),
+        };
+        plan(&desired, observed, now, &mut self.suffixes)
+    }
+
+    /// Carries out `action`; what went wrong is reported about the service that it is for.
+    async fn act(
+        &mut self,
+        action: Action,
+        now: OffsetDateTime,
+        turn: &mut Turn,
+    ) -> Result<(), Error> {
+        match action {
+            Action::Start { driver, key, spec } => {
+                let outcome = self.drivers[driver].start(&spec).await;
+                if let Err(error) = outcome {
+                    let words = error.to_string();
+                    let report = if error.is_permanent() {
+                        ServiceReport::Failed(words)
+                    } else {
+                        let pause = self.pauses.failed(&key, now);
+                        turn.look_again(pause);
+                        ServiceReport::Trouble(words)
+                    };
+                    turn.reports.push(Report::Service { key, report });
+                }
+                Ok(())
+            }
+            Action::Stop { driver, instance } => {
+                self.drivers[driver].stop(&self.deployment, &instance).await
+            }
+            Action::Exited { key } => {
+                let pause = self.pauses.failed(&key, now);
+                turn.look_again(pause);
+                Ok(())
+            }
+            Action::Report { key, report } => {
+                match report {
+                    ServiceReport::TakenUp => self.pauses.forget(&key),
+                    ServiceReport::Done => self.pauses.ran(&key, now),
+                    _ => {}
+                }
+                turn.reports.push(Report::Service { key, report });
+                Ok(())
+            }
+            Action::WaitUntil(at) => {
+                turn.look_again((at - now).try_into().unwrap_or_default());
+                Ok(())
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Worker for DeploymentWorker {
+    fn actor(&self) -> String {
+        "worker:deployments".to_owned()
+    }
+
+    async fn turn(&mut self, state: &State, now: OffsetDateTime) -> Result<Turn, Error> {
+        let observed = observe(&self.drivers, &self.deployment).await?;
+        let actions = self.plan(state, &observed, now);
+        let mut turn = Turn::default();
+        let mut failure = None;
+        for action in actions {
+            if let Err(error) = self.act(action, now, &mut turn).await {
+                failure = Some(error);
+            }
+        }
+        match failure {
+            // What was found is reported all the same; the next turn tries again.
+            Some(error) if turn.reports.is_empty() => Err(error),
+            Some(_) | None => Ok(turn),
+        }
+    }
+}
+
+/// What runs of `deployment`, each instance with the place of its driver.
+async fn observe(
+    drivers: &[Arc<dyn ContainerDriver>],
+    deployment: &str,
+) -> Result<Vec<(usize, ObservedInstance)>, Error> {
+    let mut all = Vec::new();
+    for (index, driver) in drivers.iter().enumerate() {
+        all.extend(driver.observe(deployment).await?.into_iter().map(|observed| (index, observed)));
+    }
+    Ok(all)
+}

@@ -1,0 +1,394 @@
+//! Plans one turn of a deployment: what runs, what is wanted, and the steps between them (runtime, sections 4 and 5).
+//!
+//! Pure: the state, the observation and the time are handed in, actions come out.
+
+use super::spec::{instance_name, template};
+use crate::Settings;
+use crate::containers::{Condition, ContainerDriver, InstanceSpec, ObservedInstance};
+use segue_domain::artifact::{Deployment, Instance, Intention, Leaving, PhaseName, Service};
+use segue_domain::command::{ServiceKey, ServiceReport};
+use segue_domain::state::State;
+use std::sync::Arc;
+use time::OffsetDateTime;
+
+/// What is wanted, and by which rules.
+pub struct Desired<'a> {
+    /// The state.
+    pub state: &'a State,
+    /// The deployment to plan for; it may not exist any more.
+    pub deployment: &'a str,
+    /// The drivers; the first that supports a service's type runs it.
+    pub drivers: &'a [Arc<dyn ContainerDriver>],
+    /// The rules.
+    pub settings: &'a Settings,
+    /// When a service that failed may be tried again.
+    pub not_before: &'a dyn Fn(&ServiceKey) -> Option<OffsetDateTime>,
+}
+
+/// One step. Drivers are given by their place in [`Desired::drivers`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Start an instance.
+    Start {
+        /// By which driver.
+        driver: usize,
+        /// For which service.
+        key: ServiceKey,
+        /// What.
+        spec: Box<InstanceSpec>,
+    },
+    /// Stop and remove an instance that no gateway sends anything to.
+    Stop {
+        /// By which driver.
+        driver: usize,
+        /// Which.
+        instance: String,
+    },
+    /// Note that an instance of a service ended by itself, so that the next one waits a while.
+    Exited {
+        /// Which service.
+        key: ServiceKey,
+    },
+    /// Report something about a service.
+    Report {
+        /// Which.
+        key: ServiceKey,
+        /// What.
+        report: ServiceReport,
+    },
+    /// Look again at this time.
+    WaitUntil(OffsetDateTime),
+}
+
+/// The actions that bring `observed`, each instance with the place of its driver, closer to what is desired.
+/// `suffix` makes the parts of names that tell new instances apart.
+pub fn plan(
+    desired: &Desired<'_>,
+    observed: &[(usize, ObservedInstance)],
+    now: OffsetDateTime,
+    suffix: &mut dyn FnMut() -> String,
+) -> Vec<Action> {
+    let mut actions = Vec::new();
+    let deployment = desired.state.deployment(desired.deployment);
+    let wanted = |instance: &ObservedInstance| {
+        deployment.is_some_and(|found| {
+            found.service(&instance.owner.cluster, &instance.owner.service).is_some()
+        })
+    };
+    for (driver, instance) in observed.iter().filter(|(_, instance)| !wanted(instance)) {
+        if instance.condition != Condition::Stopping {
+            actions.push(Action::Stop { driver: *driver, instance: instance.name.clone() });
+        }
+    }
+    let Some(deployment) = deployment else { return actions };
+    for (cluster, service) in deployment.services() {
+        let key = ServiceKey {
+            deployment: deployment.name.clone(),
+            cluster: cluster.to_owned(),
+            service: service.breed.name.clone(),
+        };
+        let own = observed.iter().filter(|(_, instance)| {
+            instance.owner.cluster == key.cluster && instance.owner.service == key.service
+        });
+        let mut own: Vec<&(usize, ObservedInstance)> = own.collect();
+        own.sort_by(|(_, a), (_, b)| (a.created, &a.name).cmp(&(b.created, &b.name)));
+        let mut plan =
+            ServicePlan { desired, deployment, service, key, own, now, actions: Vec::new() };
+        match service.status.intention {
+            Intention::Deployment => plan.deploy(suffix),
+            Intention::Undeployment => plan.undeploy(),
+        }
+        actions.extend(plan.actions);
+    }
+    actions
+}
+
+struct ServicePlan<'a> {
+    desired: &'a Desired<'a>,
+    deployment: &'a Deployment,
+    service: &'a Service,
+    key: ServiceKey,
+    /// What runs of the service, oldest first.
+    own: Vec<&'a (usize, ObservedInstance)>,
+    now: OffsetDateTime,
+    actions: Vec<Action>,
+}
+
+/// How what runs compares with what is wanted.
+struct Comparison<'a> {
+    /// Instances of the wanted definition that are to stay.
+    staying: Vec<&'a ObservedInstance>,
+    /// Instances of an older definition that still take traffic.
+    outdated: usize,
+    /// Whether as many as wanted run with the wanted definition.
+    ready: bool,
+    /// The instance list as the state should have it.
+    list: Vec<Instance>,
+}
+
+impl<'a> ServicePlan<'a> {
+    fn deploy(&mut self, suffix: &mut dyn FnMut() -> String) {
+        self.clear_exited();
+        let phase = self.service.status.phase.name;
+        if phase == PhaseName::Initiated {
+            self.report(ServiceReport::TakenUp);
+            return;
+        }
+        let kind = &self.service.breed.deployable.kind;
+        let Some(driver) = self.desired.drivers.iter().position(|driver| driver.supports(kind))
+        else {
+            self.report_unsupported(kind);
+            return;
+        };
+        let name = self.desired.drivers[driver].name();
+        let network = &self.desired.settings.network;
+        let template =
+            template(self.desired.state, &self.key, self.deployment, self.service, name, network);
+        let Some(template) = template else {
+            self.prepare();
+            return;
+        };
+        let comparison = self.compare(&template.fingerprint, phase == PhaseName::Failed);
+        self.report_instances(&comparison.list);
+        self.stop_released();
+        match phase {
+            PhaseName::Initiated | PhaseName::Failed => {}
+            PhaseName::Updating => {
+                if !self.report_timed_out(self.desired.settings.ready_for_deployment) {
+                    self.start_missing(driver, &template, &comparison, suffix);
+                    self.report_done(&comparison);
+                }
+            }
+            PhaseName::Done => self.report_difference(&comparison),
+        }
+    }
+
+    fn undeploy(&mut self) {
+        let status = &self.service.status;
+        if self.own.is_empty() {
+            self.report(ServiceReport::Gone);
+            return;
+        }
+        self.clear_exited();
+        if status.phase.name == PhaseName::Initiated {
+            self.report(ServiceReport::TakenUp);
+        }
+        let alive = self.own.iter().filter(|(_, instance)| is_alive(instance));
+        let list: Vec<Instance> = alive
+            .map(|(_, observed)| {
+                let leaving = self.leaving(&observed.name).max(Leaving::Draining);
+                instance(observed, observed.condition == Condition::Running, leaving)
+            })
+            .collect();
+        self.report_instances(&list);
+        self.stop_released();
+        self.report_timed_out(self.desired.settings.ready_for_undeployment);
+    }
+
+    /// The variables are not interpolated: that waits for everything the service depends on. Meanwhile what runs of
+    /// an older definition goes on.
+    fn prepare(&mut self) {
+        let comparison = self.compare("", false);
+        self.report_instances(&comparison.list);
+        if self.service.status.phase.name == PhaseName::Failed {
+            return;
+        }
+        match self.desired.state.dependencies_ready(self.deployment, self.service) {
+            Ok(()) => self.report(ServiceReport::EnvironmentDue),
+            Err(_) => drop(self.report_timed_out(self.desired.settings.ready_for_deployment)),
+        }
+    }
+
+    /// Compares what runs with `fingerprint` and the scale. New instances take traffic only when all of them run, and
+    /// the old ones go only then; after a failure the unfinished ones go instead.
+    fn compare(&self, fingerprint: &str, failed: bool) -> Comparison<'a> {
+        let wanted = self.service.scale.instances as usize;
+        let alive: Vec<&'a ObservedInstance> = self
+            .own
+            .iter()
+            .map(|(_, instance)| instance)
+            .filter(|instance| is_alive(instance))
+            .collect();
+        let stays = |instance: &&&ObservedInstance| self.leaving(&instance.name) == Leaving::No;
+        let is_current = |instance: &&&ObservedInstance| instance.fingerprint == fingerprint;
+        let mut staying: Vec<&ObservedInstance> =
+            alive.iter().filter(is_current).filter(stays).copied().collect();
+        // The newest are stopped first.
+        staying.truncate(wanted);
+        let outdated = alive.iter().filter(|instance| !is_current(instance)).filter(stays).count();
+        let running =
+            staying.iter().filter(|instance| instance.condition == Condition::Running).count();
+        let ready = running >= wanted && !fingerprint.is_empty();
+        let list = alive.iter().map(|observed| {
+            let current = observed.fingerprint == fingerprint;
+            let running = observed.condition == Condition::Running;
+            let surplus = current && !staying.iter().any(|kept| kept.name == observed.name);
+            let replaced = !current && ready;
+            let unfinished = current && failed && !running;
+            let leaving =
+                if surplus || replaced || unfinished { Leaving::Draining } else { Leaving::No };
+            let takes_traffic = running && (!current || ready || outdated == 0);
+            instance(observed, takes_traffic, leaving.max(self.leaving(&observed.name)))
+        });
+        Comparison { list: list.collect(), staying, outdated, ready }
+    }
+
+    fn start_missing(
+        &mut self,
+        driver: usize,
+        template: &InstanceSpec,
+        comparison: &Comparison<'_>,
+        suffix: &mut dyn FnMut() -> String,
+    ) {
+        let missing =
+            (self.service.scale.instances as usize).saturating_sub(comparison.staying.len());
+        if missing == 0 {
+            return;
+        }
+        let nothing_runs = comparison.staying.is_empty() && comparison.outdated == 0;
+        if nothing_runs
+            && self.desired.state.dependencies_ready(self.deployment, self.service).is_err()
+        {
+            return;
+        }
+        if let Some(at) = (self.desired.not_before)(&self.key).filter(|at| *at > self.now) {
+            self.actions.push(Action::WaitUntil(at));
+            return;
+        }
+        for _ in 0..missing {
+            let spec =
+                InstanceSpec { name: instance_name(&self.key, &suffix()), ..template.clone() };
+            self.actions.push(Action::Start {
+                driver,
+                key: self.key.clone(),
+                spec: Box::new(spec),
+            });
+        }
+    }
+
+    /// What ended by itself is removed, and its last words are reported.
+    fn clear_exited(&mut self) {
+        let exited: Vec<(usize, String, String)> = self
+            .own
+            .iter()
+            .filter_map(|(driver, instance)| match &instance.condition {
+                Condition::Exited(words) => Some((*driver, instance.name.clone(), words.clone())),
+                Condition::Starting(_) | Condition::Running | Condition::Stopping => None,
+            })
+            .collect();
+        for (driver, instance, words) in exited {
+            self.actions.push(Action::Stop { driver, instance });
+            self.actions.push(Action::Exited { key: self.key.clone() });
+            self.report(ServiceReport::Trouble(words));
+        }
+    }
+
+    fn stop_released(&mut self) {
+        for (driver, instance) in &self.own {
+            if is_alive(instance) && self.leaving(&instance.name) == Leaving::Released {
+                self.actions
+                    .push(Action::Stop { driver: *driver, instance: instance.name.clone() });
+            }
+        }
+    }
+
+    fn report_instances(&mut self, list: &[Instance]) {
+        if list != self.service.instances {
+            self.report(ServiceReport::Instances(list.to_vec()));
+        }
+    }
+
+    fn report_done(&mut self, comparison: &Comparison<'_>) {
+        if self.matches(comparison) && comparison.list == self.service.instances {
+            self.report(ServiceReport::Done);
+        }
+    }
+
+    fn report_difference(&mut self, comparison: &Comparison<'_>) {
+        if self.matches(comparison) {
+            return;
+        }
+        let running =
+            comparison.staying.iter().filter(|found| found.condition == Condition::Running).count();
+        let mut how = format!("{running} of {} instances run", self.service.scale.instances);
+        if comparison.outdated > 0 {
+            how = format!("{how}, {} with another definition", comparison.outdated);
+        }
+        self.report(ServiceReport::Differs(how));
+    }
+
+    fn matches(&self, comparison: &Comparison<'_>) -> bool {
+        let all_stay = comparison.list.iter().all(|instance| instance.leaving == Leaving::No);
+        comparison.ready && comparison.outdated == 0 && all_stay
+    }
+
+    fn report_unsupported(&mut self, kind: &str) {
+        if self.service.status.phase.name == PhaseName::Updating {
+            let supported: Vec<&str> =
+                self.desired.drivers.iter().map(|driver| driver.name()).collect();
+            let supported = supported.join(", ");
+            self.report(ServiceReport::Failed(format!(
+                "Unsupported deployable type '{kind}', supported: {supported}"
+            )));
+        }
+    }
+
+    /// Whether the phase takes too long; then the reason is what the driver said last, or what is waited for.
+    fn report_timed_out(&mut self, limit: Option<std::time::Duration>) -> bool {
+        let phase = &self.service.status.phase;
+        let Some(limit) = limit else { return false };
+        if phase.name != PhaseName::Updating {
+            return false;
+        }
+        let deadline = phase.since + limit;
+        if self.now < deadline {
+            self.actions.push(Action::WaitUntil(deadline));
+            return false;
+        }
+        let reason = phase.notification.clone().unwrap_or_else(|| self.waited_for());
+        self.report(ServiceReport::Failed(format!(
+            "not ready after {} s: {reason}",
+            limit.as_secs()
+        )));
+        true
+    }
+
+    fn waited_for(&self) -> String {
+        let starting = self.own.iter().find_map(|(_, instance)| match &instance.condition {
+            Condition::Starting(words) => Some(format!("instance '{}' {words}", instance.name)),
+            Condition::Running | Condition::Stopping | Condition::Exited(_) => None,
+        });
+        if self.service.is_undeploying() {
+            return format!("{} instances still run", self.own.len());
+        }
+        let dependencies =
+            || self.desired.state.dependencies_ready(self.deployment, self.service).err();
+        starting
+            .or_else(dependencies)
+            .unwrap_or_else(|| "instances do not match what is wanted".to_owned())
+    }
+
+    /// Where the state has an instance on its way out; one that it does not know stays.
+    fn leaving(&self, name: &str) -> Leaving {
+        let known = self.service.instances.iter().find(|instance| instance.name == name);
+        known.map_or(Leaving::No, |instance| instance.leaving)
+    }
+
+    fn report(&mut self, report: ServiceReport) {
+        self.actions.push(Action::Report { key: self.key.clone(), report });
+    }
+}
+
+fn is_alive(instance: &ObservedInstance) -> bool {
+    matches!(instance.condition, Condition::Starting(_) | Condition::Running)
+}
+
+fn instance(observed: &ObservedInstance, deployed: bool, leaving: Leaving) -> Instance {
+    Instance {
+        name: observed.name.clone(),
+        host: observed.host.clone(),
+        ports: observed.ports.clone(),
+        deployed,
+        leaving,
+    }
+}

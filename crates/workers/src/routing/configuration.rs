@@ -1,0 +1,293 @@
+//! What a proxy is to serve, as a function of the state (runtime, 9.3 to 9.5).
+//!
+//! A route that leads to another gateway is expanded into that gateway's routes where nothing is lost by it, so that
+//! a request takes one hop.
+
+use crate::gateways::{Configuration, Frontend, Protocol, RouteModel, Target};
+use segue_domain::artifact::{
+    Gateway, GatewayName, Leaving, LookupClass, PortType, Route, RoutePath, lookup_name,
+};
+use segue_domain::state::State;
+use std::collections::BTreeMap;
+
+/// How deep gateways may stand behind gateways; deeper ones, and circles, lead nowhere.
+const NESTING_MAX: usize = 8;
+
+/// All gateways that take traffic: those with a port, and of the internal ones those with at least one target.
+pub fn configuration(state: &State) -> Configuration {
+    let mut gateways: Vec<Frontend> = state
+        .published_gateways()
+        .filter(|(_, stored)| stored.gateway.port.number != 0)
+        .map(|(_, stored)| frontend(state, &stored.gateway))
+        .filter(|frontend| {
+            let internal = GatewayName::parse(&frontend.name).is_some_and(GatewayName::is_internal);
+            !internal || frontend.routes.iter().any(|route| !route.targets.is_empty())
+        })
+        .collect();
+    gateways.sort_by(|a, b| {
+        let segments = |name: &str| name.split('/').count();
+        (segments(&a.name), &a.name).cmp(&(segments(&b.name), &b.name))
+    });
+    Configuration { gateways }
+}
+
+/// A route with its share of the gateway's traffic as a fraction.
+struct Leaf {
+    path: String,
+    share: Share,
+    route: Route,
+    targets: Vec<Target>,
+}
+
+fn frontend(state: &State, gateway: &Gateway) -> Frontend {
+    let protocol = protocol(gateway);
+    Frontend {
+        name: gateway.name.clone(),
+        lookup_name: lookup_name(LookupClass::Gateway, &gateway.name),
+        port: gateway.port.number,
+        protocol,
+        sticky: gateway.sticky.filter(|_| protocol == Protocol::Http),
+        virtual_hosts: if protocol == Protocol::Http {
+            gateway.virtual_hosts.clone()
+        } else {
+            Vec::new()
+        },
+        routes: models(&gateway.name, leaves(state, gateway, 0)),
+    }
+}
+
+/// The ways through `gateway` down to targets, gateways behind it expanded.
+fn leaves(state: &State, gateway: &Gateway, depth: usize) -> Vec<Leaf> {
+    let mut all = Vec::new();
+    for (path, route) in &gateway.routes {
+        let weight = route.weight.map_or(0, |weight| u64::from(weight.value()));
+        match nested(state, gateway, path, route, depth) {
+            Some(inner) => {
+                let total = Share::sum(
+                    inner.iter().filter(|leaf| !leaf.targets.is_empty()).map(|leaf| leaf.share),
+                );
+                all.extend(inner.into_iter().map(|leaf| {
+                    let share = leaf.share.divided_by(total).times(weight);
+                    Leaf { share, ..leaf }
+                }));
+            }
+            None => all.push(Leaf {
+                path: path.as_str().to_owned(),
+                share: Share::whole(weight),
+                route: route.clone(),
+                targets: targets(state, path),
+            }),
+        }
+    }
+    all
+}
+
+/// What stands behind a route that leads to a gateway, when the two can be one: the same protocol, and nothing that
+/// only the gateway in between could do.
+fn nested(
+    state: &State,
+    outer: &Gateway,
+    path: &RoutePath,
+    route: &Route,
+    depth: usize,
+) -> Option<Vec<Leaf>> {
+    if path.external().is_some() || path.segments().len() > 3 {
+        return None;
+    }
+    let inner = state.gateways().get(path.as_str()).filter(|stored| stored.published)?;
+    let inner = &inner.gateway;
+    let plain = inner.sticky.is_none() && route.rewrites.is_empty() && route.balance.0 == "default";
+    if depth >= NESTING_MAX || !plain || protocol(inner) != protocol(outer) {
+        return None;
+    }
+    Some(leaves(state, inner, depth + 1))
+}
+
+/// The addresses behind a route that is not expanded.
+fn targets(state: &State, path: &RoutePath) -> Vec<Target> {
+    if let Some(address) = path.external() {
+        return external_target(address).into_iter().collect();
+    }
+    match path.segments()[..] {
+        [deployment, cluster, breed, port] => {
+            instance_targets(state, deployment, cluster, breed, port)
+        }
+        _ => gateway_target(state, path.as_str()).into_iter().collect(),
+    }
+}
+
+fn instance_targets(
+    state: &State,
+    deployment: &str,
+    cluster: &str,
+    breed: &str,
+    port: &str,
+) -> Vec<Target> {
+    let service = state.deployment(deployment).and_then(|found| found.service(cluster, breed));
+    let instances = service.map(|service| &service.instances[..]).unwrap_or_default();
+    instances
+        .iter()
+        .filter(|instance| instance.deployed && instance.leaving != Leaving::Released)
+        .filter_map(|instance| {
+            Some(Target {
+                name: instance.name.clone(),
+                lookup_name: lookup_name(LookupClass::InternalTarget, &instance.name),
+                host: if instance.host.is_empty() {
+                    LOCAL.to_owned()
+                } else {
+                    instance.host.clone()
+                },
+                port: *instance.ports.get(port)?,
+                draining: instance.leaving == Leaving::Draining,
+            })
+        })
+        .collect()
+}
+
+/// A gateway that stays a hop of its own is reached at its port on this host.
+fn gateway_target(state: &State, name: &str) -> Option<Target> {
+    let stored = state.gateways().get(name).filter(|stored| stored.published && stored.deployed)?;
+    Some(Target {
+        name: name.to_owned(),
+        lookup_name: lookup_name(LookupClass::InternalTarget, name),
+        host: LOCAL.to_owned(),
+        port: stored.gateway.port.number,
+        draining: false,
+    })
+}
+
+fn external_target(address: &str) -> Option<Target> {
+    let (host, port) = address.rsplit_once(':')?;
+    Some(Target {
+        name: address.to_owned(),
+        lookup_name: lookup_name(LookupClass::ExternalTarget, address),
+        host: host.trim_matches(['[', ']']).to_owned(),
+        port: port.parse().ok()?,
+        draining: false,
+    })
+}
+
+/// Routes with whole-number weights in the proportions of their shares; ways to the same path are one route.
+fn models(gateway: &str, leaves: Vec<Leaf>) -> Vec<RouteModel> {
+    let mut by_path: BTreeMap<String, usize> = BTreeMap::new();
+    let mut merged: Vec<Leaf> = Vec::new();
+    for leaf in leaves {
+        if let Some(index) = by_path.get(&leaf.path) {
+            merged[*index].share = merged[*index].share.plus(leaf.share);
+        } else {
+            by_path.insert(leaf.path.clone(), merged.len());
+            merged.push(leaf);
+        }
+    }
+    let weights = Share::whole_numbers(&merged.iter().map(|leaf| leaf.share).collect::<Vec<_>>());
+    let model = |(leaf, weight): (Leaf, u32)| {
+        let padded: Vec<&str> =
+            leaf.path.split('/').chain(std::iter::repeat("*")).take(4).collect();
+        let path = if leaf.path.starts_with('[') {
+            format!("{}/*/*/*", leaf.path)
+        } else {
+            padded.join("/")
+        };
+        RouteModel {
+            lookup_name: lookup_name(LookupClass::Gateway, &format!("{gateway}/*/*/*/{path}")),
+            path: leaf.path,
+            weight,
+            balance: leaf.route.balance.0,
+            rewrites: leaf.route.rewrites,
+            targets: leaf.targets,
+        }
+    };
+    merged.into_iter().zip(weights).map(model).collect()
+}
+
+fn protocol(gateway: &Gateway) -> Protocol {
+    match gateway.port.kind {
+        PortType::Http => Protocol::Http,
+        PortType::Tcp => Protocol::Tcp,
+    }
+}
+
+const LOCAL: &str = "127.0.0.1";
+
+/// A fraction of the traffic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Share {
+    numerator: u128,
+    denominator: u128,
+}
+
+impl Share {
+    const NOTHING: Self = Self { numerator: 0, denominator: 1 };
+
+    fn whole(number: u64) -> Self {
+        Self { numerator: u128::from(number), denominator: 1 }
+    }
+
+    fn sum(shares: impl Iterator<Item = Self>) -> Self {
+        shares.fold(Self::NOTHING, Self::plus)
+    }
+
+    fn plus(self, other: Self) -> Self {
+        let numerator = self.numerator * other.denominator + other.numerator * self.denominator;
+        Self { numerator, denominator: self.denominator * other.denominator }.reduced()
+    }
+
+    fn times(self, factor: u64) -> Self {
+        Self { numerator: self.numerator * u128::from(factor), ..self }.reduced()
+    }
+
+    /// The part that this is of `total`; nothing when the total is nothing.
+    fn divided_by(self, total: Self) -> Self {
+        if total.numerator == 0 {
+            return Self::NOTHING;
+        }
+        let numerator = self.numerator * total.denominator;
+        Self { numerator, denominator: self.denominator * total.numerator }.reduced()
+    }
+
+    fn reduced(self) -> Self {
+        let divisor = gcd(self.numerator, self.denominator).max(1);
+        Self { numerator: self.numerator / divisor, denominator: self.denominator / divisor }
+    }
+
+    /// The smallest whole numbers in these proportions, scaled down when they do not fit.
+    fn whole_numbers(shares: &[Self]) -> Vec<u32> {
+        let common = shares
+            .iter()
+            .fold(1, |common, share| common / gcd(common, share.denominator) * share.denominator);
+        let numbers: Vec<u128> =
+            shares.iter().map(|share| share.numerator * (common / share.denominator)).collect();
+        let divisor = numbers.iter().fold(0, |divisor, number| gcd(divisor, *number)).max(1);
+        let largest = numbers.iter().max().copied().unwrap_or_default() / divisor;
+        let limit = u128::from(u32::MAX);
+        let scale = largest / limit + 1;
+        numbers
+            .iter()
+            .map(|number| {
+                let whole = number / divisor / scale;
+                // What has a share keeps one.
+                let whole = if *number > 0 { whole.max(1) } else { whole };
+                u32::try_from(whole).unwrap_or(u32::MAX)
+            })
+            .collect()
+    }
+}
+
+fn gcd(a: u128, b: u128) -> u128 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_become_the_smallest_whole_numbers() {
+        let share = |numerator, denominator| Share { numerator, denominator };
+        assert_eq!(Share::whole_numbers(&[Share::whole(90), Share::whole(10)]), [9, 1]);
+        assert_eq!(Share::whole_numbers(&[share(1, 3), share(2, 3), Share::NOTHING]), [1, 2, 0]);
+        assert_eq!(Share::whole_numbers(&[Share::NOTHING]), [0]);
+        let nested = share(1, 4).divided_by(share(1, 2)).times(70);
+        assert_eq!(Share::whole_numbers(&[nested, Share::whole(30)]), [7, 6]);
+    }
+}

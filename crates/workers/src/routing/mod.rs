@@ -1,0 +1,143 @@
+//! Brings the proxy in line with the gateways of the state, and says when an instance gets nothing any more.
+
+mod configuration;
+
+pub use configuration::configuration;
+
+use crate::Settings;
+use crate::driver::Error;
+use crate::gateways::{Applied, Configuration, GatewayDriver};
+use crate::turn::{Turn, Worker};
+use async_trait::async_trait;
+use segue_domain::artifact::Leaving;
+use segue_domain::command::{Report, Routed, ServiceKey};
+use segue_domain::state::State;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+use time::OffsetDateTime;
+use tokio::sync::watch;
+
+/// How often it is asked whether requests still keep an instance.
+const DRAIN_POLL: Duration = Duration::from_millis(50);
+/// How often a gateway that was refused is tried again.
+const REFUSED_RETRY: Duration = Duration::from_secs(5);
+
+/// The worker of all gateways.
+pub struct GatewaysWorker {
+    driver: Arc<dyn GatewayDriver>,
+    settings: Settings,
+    changes: watch::Receiver<u64>,
+    /// What the proxy was last brought to; lost with the process, which then applies it again.
+    last: Option<(Configuration, Applied)>,
+    refused_at: Option<OffsetDateTime>,
+    /// Since when instances drain, so that one hanging request does not keep them for ever.
+    draining: BTreeMap<String, OffsetDateTime>,
+}
+
+impl GatewaysWorker {
+    /// A worker that drives `driver`.
+    pub fn new(driver: Arc<dyn GatewayDriver>, settings: Settings) -> Self {
+        let changes = driver.changes().subscribe();
+        Self { driver, settings, changes, last: None, refused_at: None, draining: BTreeMap::new() }
+    }
+
+    /// Applies `wanted` unless the proxy has it already. Returns what became of it, and whether it is new.
+    async fn apply(
+        &mut self,
+        wanted: &Configuration,
+        now: OffsetDateTime,
+    ) -> Result<(Applied, bool), Error> {
+        let proxy_changed = self.changes.has_changed().unwrap_or(false);
+        self.changes.mark_unchanged();
+        let retry_due = self.refused_at.is_some_and(|at| now - at >= REFUSED_RETRY);
+        match &self.last {
+            Some((last, applied)) if last == wanted && !proxy_changed && !retry_due => {
+                Ok((applied.clone(), false))
+            }
+            Some(_) | None => {
+                // Until it is known to be applied, it is not.
+                self.last = None;
+                let applied = self.driver.apply(wanted).await?;
+                self.refused_at = (!applied.refused.is_empty()).then_some(now);
+                self.last = Some((wanted.clone(), applied.clone()));
+                Ok((applied.clone(), applied.changed))
+            }
+        }
+    }
+
+    /// Instances on their way out that no request keeps any more, or that had their time.
+    async fn released(
+        &mut self,
+        state: &State,
+        now: OffsetDateTime,
+    ) -> Result<Vec<(ServiceKey, String)>, Error> {
+        let draining = draining(state);
+        let names: BTreeSet<&String> = draining.iter().map(|(_, name)| name).collect();
+        self.draining.retain(|name, _| names.contains(name));
+        if draining.is_empty() {
+            return Ok(Vec::new());
+        }
+        let busy = self.driver.busy().await?;
+        let mut released = Vec::new();
+        for (key, name) in draining {
+            let since = *self.draining.entry(name.clone()).or_insert(now);
+            if !busy.contains(&name) || now - since >= self.settings.drain {
+                released.push((key, name));
+            }
+        }
+        Ok(released)
+    }
+}
+
+#[async_trait]
+impl Worker for GatewaysWorker {
+    fn actor(&self) -> String {
+        "worker:gateways".to_owned()
+    }
+
+    async fn turn(&mut self, state: &State, now: OffsetDateTime) -> Result<Turn, Error> {
+        let wanted = configuration(state);
+        let (applied, installed) = self.apply(&wanted, now).await?;
+        let released = self.released(state, now).await?;
+        let mut turn = Turn::default();
+        if self.draining.len() > released.len() {
+            turn.look_again(DRAIN_POLL);
+        }
+        if !applied.refused.is_empty() {
+            turn.look_again(REFUSED_RETRY);
+        }
+        let served = wanted.gateways.iter().map(|gateway| &gateway.name);
+        let served: BTreeSet<String> =
+            served.filter(|name| !applied.refused.contains_key(*name)).cloned().collect();
+        let news = state.published_gateways().any(|(name, stored)| {
+            stored.deployed != served.contains(name)
+                || stored.reason.as_ref() != applied.refused.get(name)
+        });
+        if news || installed || !released.is_empty() {
+            let installed = installed.then(|| self.settings.configuration_name.clone());
+            let refused = applied.refused;
+            turn.reports.push(Report::Routed(Routed { served, refused, released, installed }));
+        }
+        Ok(turn)
+    }
+}
+
+fn draining(state: &State) -> Vec<(ServiceKey, String)> {
+    let mut draining = Vec::new();
+    for (name, stored) in state.deployments() {
+        for (cluster, service) in stored.artifact.services() {
+            let leaving =
+                service.instances.iter().filter(|instance| instance.leaving == Leaving::Draining);
+            for instance in leaving {
+                let key = ServiceKey {
+                    deployment: name.clone(),
+                    cluster: cluster.to_owned(),
+                    service: service.breed.name.clone(),
+                };
+                draining.push((key, instance.name.clone()));
+            }
+        }
+    }
+    draining
+}

@@ -1,0 +1,326 @@
+//! Runs the workers: one for all gateways, one for each deployment, each woken by what concerns it.
+//!
+//! A wake-up carries no work: a worker looks at everything again. A missed one costs at most one period.
+
+use crate::Settings;
+use crate::containers::ContainerDriver;
+use crate::deployments::DeploymentWorker;
+use crate::gateways::GatewayDriver;
+use crate::routing::GatewaysWorker;
+use crate::turn::{self, Worker};
+use futures::StreamExt;
+use segue_domain::command::{Command, Context, Report};
+use segue_domain::event::Position;
+use segue_domain::store::Store;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use time::OffsetDateTime;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use uuid::Uuid;
+
+const PAUSE_MIN: Duration = Duration::from_millis(500);
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// The running workers.
+pub struct Workers {
+    shared: Arc<Shared>,
+    supervisor: tokio::task::JoinHandle<()>,
+}
+
+/// How a worker is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WorkerStatus {
+    /// `gateways`, or `deployments:<name>`.
+    pub name: String,
+    /// When it last finished a turn.
+    pub last_turn: Option<OffsetDateTime>,
+    /// Why its last turn came to nothing.
+    pub trouble: Option<String>,
+}
+
+struct Shared {
+    store: Store,
+    containers: Vec<Arc<dyn ContainerDriver>>,
+    gateways: Arc<dyn GatewayDriver>,
+    settings: Settings,
+    /// Counts requests for a cycle at once.
+    cycle: watch::Sender<u64>,
+    stopping: watch::Sender<bool>,
+    status: Mutex<BTreeMap<String, WorkerStatus>>,
+}
+
+impl Workers {
+    /// Starts the workers on the current runtime.
+    pub fn start(
+        store: Store,
+        containers: Vec<Arc<dyn ContainerDriver>>,
+        gateways: Arc<dyn GatewayDriver>,
+        settings: Settings,
+    ) -> Self {
+        let shared = Arc::new(Shared {
+            store,
+            containers,
+            gateways,
+            settings,
+            cycle: watch::Sender::new(0),
+            stopping: watch::Sender::new(false),
+            status: Mutex::default(),
+        });
+        let supervisor = tokio::spawn(supervise(Arc::clone(&shared)));
+        Self { shared, supervisor }
+    }
+
+    /// Makes every worker take a turn at once.
+    pub fn synchronise(&self) {
+        self.shared.cycle.send_modify(|count| *count += 1);
+    }
+
+    /// How every worker is, by name.
+    pub fn status(&self) -> Vec<WorkerStatus> {
+        self.shared
+            .status
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .values()
+            .cloned()
+            .collect()
+    }
+
+    /// Ends the workers after the turns under way. What they made goes on running.
+    pub async fn stop(self) {
+        self.shared.stopping.send_replace(true);
+        if let Err(error) = self.supervisor.await {
+            tracing::error!(%error, "the supervisor of the workers ended badly");
+        }
+    }
+}
+
+/// Wakes workers by what the log says; starts a worker for each deployment that appears.
+async fn supervise(shared: Arc<Shared>) {
+    let mut tasks = JoinSet::new();
+    let mut stopping = shared.stopping.subscribe();
+    let from = shared.store.state().position();
+    let (gateways_wake, wake) = watch::channel(from);
+    let worker = GatewaysWorker::new(Arc::clone(&shared.gateways), shared.settings.clone());
+    let driver_changes = vec![shared.gateways.changes().subscribe()];
+    tasks.spawn(run(
+        "gateways".to_owned(),
+        Arc::clone(&shared),
+        Box::new(worker),
+        wake,
+        driver_changes,
+    ));
+
+    let mut wakes: BTreeMap<String, watch::Sender<Position>> = BTreeMap::new();
+    for name in known_deployments(&shared).await {
+        start_deployment(&shared, &mut tasks, &mut wakes, &name, from);
+    }
+    let mut records = shared.store.subscribe(from);
+    loop {
+        tokio::select! {
+            _ = stopping.wait_for(|stopping| *stopping) => break,
+            record = records.next() => match record {
+                Some(Ok(record)) => {
+                    gateways_wake.send_replace(record.position);
+                    let tags = record.event.tags.as_slice();
+                    for name in tags.iter().filter_map(|tag| tag.strip_prefix("deployments:")) {
+                        wake_deployment(&shared, &mut tasks, &mut wakes, name, record.position);
+                    }
+                }
+                Some(Err(error)) => {
+                    tracing::error!(%error, "the log cannot be followed; workers go on by their period");
+                    tokio::time::sleep(PAUSE_MAX).await;
+                    records = shared.store.subscribe(shared.store.state().position());
+                }
+                None => break,
+            },
+            // A worker whose deployment is gone ends by itself.
+            Some(ended) = tasks.join_next() => {
+                if let Err(error) = ended {
+                    tracing::error!(%error, "a worker ended badly");
+                }
+            }
+        }
+    }
+    drop((wakes, gateways_wake));
+    while tasks.join_next().await.is_some() {}
+}
+
+/// The deployments of the state, and those of which something is left outside.
+async fn known_deployments(shared: &Shared) -> Vec<String> {
+    let mut names: Vec<String> = shared.store.state().deployments().keys().cloned().collect();
+    for driver in &shared.containers {
+        match driver.deployments().await {
+            Ok(found) => names.extend(found),
+            Err(error) => {
+                tracing::warn!(driver = driver.name(), %error, "cannot list what is left outside")
+            }
+        }
+    }
+    names.sort();
+    names.dedup();
+    names
+}
+
+fn wake_deployment(
+    shared: &Arc<Shared>,
+    tasks: &mut JoinSet<()>,
+    wakes: &mut BTreeMap<String, watch::Sender<Position>>,
+    name: &str,
+    position: Position,
+) {
+    let alive = wakes.get(name).is_some_and(|wake| wake.send(position).is_ok());
+    if !alive && shared.store.state().deployment(name).is_some() {
+        start_deployment(shared, tasks, wakes, name, position);
+    }
+}
+
+fn start_deployment(
+    shared: &Arc<Shared>,
+    tasks: &mut JoinSet<()>,
+    wakes: &mut BTreeMap<String, watch::Sender<Position>>,
+    name: &str,
+    position: Position,
+) {
+    let (sender, wake) = watch::channel(position);
+    wakes.insert(name.to_owned(), sender);
+    // The last digits of a fresh identifier are random.
+    let suffixes = Box::new(|| Uuid::new_v4().simple().to_string()[20..].to_owned());
+    let settings = shared.settings.clone();
+    let worker =
+        DeploymentWorker::new(name.to_owned(), shared.containers.clone(), settings, suffixes);
+    let changes = shared.containers.iter().map(|driver| driver.changes().subscribe()).collect();
+    tasks.spawn(run(
+        format!("deployments:{name}"),
+        Arc::clone(shared),
+        Box::new(worker),
+        wake,
+        changes,
+    ));
+}
+
+/// Takes turns until the service stops, or nothing is left to do for good.
+async fn run(
+    name: String,
+    shared: Arc<Shared>,
+    mut worker: Box<dyn Worker>,
+    mut wake: watch::Receiver<Position>,
+    mut driver_changes: Vec<watch::Receiver<u64>>,
+) {
+    let mut stopping = shared.stopping.subscribe();
+    let mut cycle = shared.cycle.subscribe();
+    let mut delay = shared.settings.initial_delay + shared.settings.period;
+    let mut pause = PAUSE_MIN;
+    loop {
+        let cause = *wake.borrow_and_update();
+        for changes in &mut driver_changes {
+            changes.mark_unchanged();
+        }
+        let again_after = match take_turn(&name, &shared, &mut *worker, cause).await {
+            Ok(again_after) => {
+                pause = PAUSE_MIN;
+                again_after
+            }
+            Err(()) => {
+                pause = (pause * 2).min(PAUSE_MAX);
+                Some(pause)
+            }
+        };
+        if is_finished(&name, &shared).await {
+            break;
+        }
+        let period = (!shared.settings.period.is_zero()).then_some(delay);
+        let sleep = [again_after, period].into_iter().flatten().min();
+        delay = shared.settings.period;
+        tokio::select! {
+            _ = stopping.wait_for(|stopping| *stopping) => break,
+            changed = wake.changed() => if changed.is_err() { break },
+            () = any_changed(&mut driver_changes) => {}
+            _ = cycle.changed() => {}
+            () = sleep_for(sleep) => {}
+        }
+    }
+    shared.status.lock().unwrap_or_else(PoisonError::into_inner).remove(&name);
+}
+
+async fn take_turn(
+    name: &str,
+    shared: &Shared,
+    worker: &mut dyn Worker,
+    cause: Position,
+) -> Result<Option<Duration>, ()> {
+    let correlation = Uuid::now_v7().to_string();
+    let outcome =
+        turn::take(&shared.store, worker, OffsetDateTime::now_utc(), cause, &correlation).await;
+    let trouble = outcome.as_ref().err().map(ToString::to_string);
+    let known = {
+        let mut status = shared.status.lock().unwrap_or_else(PoisonError::into_inner);
+        let entry = status.entry(name.to_owned()).or_insert_with(|| WorkerStatus {
+            name: name.to_owned(),
+            last_turn: None,
+            trouble: None,
+        });
+        entry.last_turn = Some(OffsetDateTime::now_utc());
+        std::mem::replace(&mut entry.trouble, trouble.clone()) == trouble
+    };
+    match (outcome, trouble) {
+        (Ok(turn), _) => Ok(turn.again_after),
+        (Err(_), Some(words)) if !known => {
+            tracing::warn!(worker = name, "{words}");
+            report_failure(shared, worker, words, &correlation).await;
+            Err(())
+        }
+        (Err(_), _) => Err(()),
+    }
+}
+
+/// A driver's trouble is published each time it changes.
+async fn report_failure(shared: &Shared, worker: &dyn Worker, words: String, correlation: &str) {
+    let component =
+        if worker.actor() == "worker:gateways" { "gateway_driver" } else { "container_driver" };
+    let context = Context {
+        now: OffsetDateTime::now_utc(),
+        actor: worker.actor(),
+        cause: None,
+        correlation: correlation.to_owned(),
+    };
+    let report = Report::Failure { component: component.to_owned(), words };
+    if let Err(error) = shared.store.execute(&Command::Report(report), &context).await {
+        tracing::error!(%error, "a failure could not be recorded");
+    }
+}
+
+/// Whether a deployment's worker has nothing left: it does not exist, and nothing of it runs.
+async fn is_finished(name: &str, shared: &Shared) -> bool {
+    let Some(deployment) = name.strip_prefix("deployments:") else { return false };
+    if shared.store.state().deployment(deployment).is_some() {
+        return false;
+    }
+    for driver in &shared.containers {
+        if driver.observe(deployment).await.map_or(true, |left| !left.is_empty()) {
+            return false;
+        }
+    }
+    true
+}
+
+async fn any_changed(receivers: &mut [watch::Receiver<u64>]) {
+    if receivers.is_empty() {
+        return std::future::pending().await;
+    }
+    let waiting = receivers.iter_mut().map(|receiver| Box::pin(receiver.changed()));
+    let (outcome, _, _) = futures::future::select_all(waiting).await;
+    if outcome.is_err() {
+        // The driver is gone; nothing will change any more.
+        std::future::pending::<()>().await;
+    }
+}
+
+async fn sleep_for(duration: Option<Duration>) {
+    match duration {
+        Some(duration) => tokio::time::sleep(duration).await,
+        None => std::future::pending().await,
+    }
+}
