@@ -258,7 +258,7 @@ mod tests {
     fn query_times() {
         let now = datetime!(2030-03-31 15:33:49.766 UTC);
         let check = |text: &str, expected: OffsetDateTime| {
-            assert_eq!(query_time(text, now), Some(expected), "{text}")
+            assert_eq!(query_time(text, now), Some(expected), "{text}");
         };
         check("now", now);
         check("now-10m", datetime!(2030-03-31 15:23:49.766 UTC));

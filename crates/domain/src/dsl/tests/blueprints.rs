@@ -151,7 +151,7 @@ fn external_gateways() {
     );
     gateways("endpoints: {c.web: 1}\ngateways: {}", json!({}));
     let refuse = |gateways: &str, expected: &[&str]| {
-        refuse(&format!("{gateways}\nclusters: {{c: {BREED}}}"), expected)
+        refuse(&format!("{gateways}\nclusters: {{c: {BREED}}}"), expected);
     };
     refuse("gateways: [a]", &["unexpected-type /gateways 2:11"]);
     refuse("gateways: {80: [c/web]}", &["unexpected-type /gateways/80 2:16"]);
@@ -283,12 +283,12 @@ fn rules() {
     };
     refuse(
         &format!("clusters: {{c: {}}}", dependent("x", "y")),
-        &["unresolved-breed-dependency /clusters/c/dependencies/a 2:58"],
+        &["unresolved-breed-dependency /clusters/c/dependencies/a 2:55"],
     );
     refuse(&format!("clusters: {{c: {}, d: 'y'}}", dependent("x", "y")), &[]);
     refuse(
         &format!("clusters: {{c: {}, d: {}}}", dependent("x", "w"), dependent("w", "x")),
-        &["recursive-dependencies /clusters/d/dependencies/a 2:109"],
+        &["recursive-dependencies /clusters/d/dependencies/a 2:106"],
     );
     refuse(
         "clusters: {c: {breed: {name: x, deployable: d, ports: {a: ~}}}}",

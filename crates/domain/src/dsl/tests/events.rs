@@ -30,7 +30,7 @@ fn posted_events() {
 #[test]
 fn refused_events() {
     let refuse = |text: &str, expected: &str| {
-        assert_eq!(problems(&read_posted_event(&node(text))), [expected], "{text}")
+        assert_eq!(problems(&read_posted_event(&node(text))), [expected], "{text}");
     };
     refuse("value: 1", "missing-path-value /tags 1:1");
     refuse("tags: []", "no-tag-event /tags 1:7");

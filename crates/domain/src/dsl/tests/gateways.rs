@@ -160,7 +160,7 @@ fn weights() {
         })
     };
     let check = |routes: &str, expected: Option<&[u8]>| {
-        assert_eq!(complete(routes).as_deref(), expected, "{routes}")
+        assert_eq!(complete(routes).as_deref(), expected, "{routes}");
     };
     check("{a: {}, b: {}}", Some(&[50, 50]));
     check("{a: {}, b: {}, c: {}}", Some(&[33, 33, 34]));
