@@ -1,1 +1,3 @@
-//! Integration tests.
+//! The integration tests: one binary, with a module for each chapter of what is promised.
+
+mod simulation;

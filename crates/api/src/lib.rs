@@ -6,6 +6,7 @@
 pub mod config;
 mod documents;
 mod drivers;
+pub mod example_service;
 mod front;
 pub mod logs;
 mod negotiation;

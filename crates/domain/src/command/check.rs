@@ -1,8 +1,10 @@
 //! The checks of a deployment after merging or removal (documents, 13.4).
 
-use crate::artifact::{Blueprint, Deployment, Gateway, Service, ValuePart, is_general_name, parse_value};
+use crate::artifact::value::{self, ValuePart};
+use crate::artifact::{Blueprint, Deployment, Gateway, Service, is_general_name};
+use crate::dsl::split_alias;
 use crate::problem::{Problem, ProblemKind, Problems, Result};
-use crate::state::{satisfying, split_alias};
+use crate::state::satisfying;
 use std::collections::BTreeMap;
 
 /// A deployment's name is a general one.
@@ -108,15 +110,19 @@ fn dependencies(deployment: &Deployment, service: &Service, pointer: &str, probl
             problems.push(Problem::new(ProblemKind::UnresolvedDependency, pointer, detail).hint(hint));
         }
     }
-    for value in service.breed.environment_variables.values().flatten() {
-        for part in parse_value(value).unwrap_or_default() {
-            let ValuePart::Trait { alias, group, name } = part else { continue };
+    for text in service.breed.environment_variables.values().flatten() {
+        for part in value::parse(text).unwrap_or_default() {
+            let (alias, name) = match part {
+                ValuePart::Trait { alias, group, name } if group == "ports" => (alias, name),
+                ValuePart::Address { alias, port } => (alias, port),
+                _ => continue,
+            };
             let Some((_, dependency)) =
                 service.breed.dependencies.get(&alias).and_then(|breed| satisfying(deployment, breed.name()))
             else {
                 continue;
             };
-            if group == "ports" && !dependency.breed.ports.contains_key(&name) {
+            if !dependency.breed.ports.contains_key(&name) {
                 let detail =
                     format!("'${alias}.ports.{name}': breed '{}' has no port '{name}'", dependency.breed.name);
                 problems.push(Problem::new(ProblemKind::UnresolvedDependencyInTraitValue, pointer, detail));

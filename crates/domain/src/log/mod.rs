@@ -1,1 +1,294 @@
 //! The append-only log: the only truth.
+//!
+//! Records stand at positions from 1 without gaps and never change. An append is atomic, gets its positions at once
+//! and in the order of the calls, and is durable (fdatasync) when its [`Pending`] resolves; readers, queries and
+//! subscribers see durable records only. After a failed write the log is fail-stop: it refuses writes and says why,
+//! and goes on answering reads. An [`Expect`]ation makes an append depend on the revisions of artifacts: that is how
+//! a decision notices that the state moved on.
+//!
+//! Parts: [`sequencer`] gives positions, [`writer`] commits groups of appends, [`storage`] is RocksDB, [`format`] the
+//! frozen bytes, [`index`] answers queries, [`recent`] holds the newest records and [`subscription`] streams them.
+//! The log knows neither commands nor state, and takes from a fact only which artifact it revises.
+
+mod error;
+mod format;
+mod index;
+mod recent;
+mod sequencer;
+mod storage;
+mod subscription;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+pub use error::{AppendError, OpenError, ReadError};
+pub use subscription::Subscription;
+
+use crate::artifact::ArtifactKey;
+use crate::event::{Draft, Page, Position, Query, Record};
+use index::Index;
+use recent::Recent;
+use sequencer::{Outcome, Sequencer};
+use std::path::Path;
+use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::thread::JoinHandle;
+use storage::Storage;
+use time::UtcOffset;
+use tokio::sync::{oneshot, watch};
+
+/// How many records one page of a query may have.
+pub const PAGE_RECORDS_MAX: u64 = 10_000;
+/// How many records, and roughly how many bytes of them, one read returns at most.
+pub const READ_RECORDS_MAX: usize = 10_000;
+/// See [`READ_RECORDS_MAX`].
+pub const READ_BYTES_MAX: usize = 16 << 20;
+
+/// The append-only log. Cheap to clone; the last clone that is dropped writes what waits and closes it.
+#[derive(Clone)]
+pub struct Log(Arc<Owner>);
+
+/// What an append expects of the revisions of artifacts.
+///
+/// The revision of an artifact is the position of the last record whose fact revises it (see
+/// [`crate::event::Fact::revises`]), and `None` when there is none or the last one removed it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Expect {
+    /// Nothing.
+    #[default]
+    Any,
+    /// All of these.
+    Revisions(Vec<(ArtifactKey, Option<Position>)>),
+}
+
+/// An append that has its positions and is on its way to the disk. It gets there whether or not anybody waits.
+#[derive(Debug)]
+#[must_use = "the records are not durable before this resolves"]
+pub struct Pending {
+    records: Vec<Arc<Record>>,
+    outcome: oneshot::Receiver<Outcome>,
+}
+
+impl Log {
+    /// Opens the log in `directory`, which is created when it is missing, and checks every record.
+    pub fn open(directory: &Path) -> Result<Self, OpenError> {
+        Self::start(Storage::open(directory)?)
+    }
+
+    /// Opens an empty log in memory: the same code on RocksDB's in-memory environment.
+    pub fn in_memory() -> Result<Self, OpenError> {
+        Self::start(Storage::in_memory()?)
+    }
+
+    /// Appends `drafts` as one: all of them or none. Their positions are given at once, in the order of the calls,
+    /// when `expect` holds; they are durable when the answer resolves. Times are kept in UTC.
+    ///
+    /// This does not wait for the disk: when too much waits already, it refuses with [`AppendError::Full`].
+    pub fn append(&self, mut drafts: Vec<Draft>, expect: &Expect) -> Result<Pending, AppendError> {
+        for draft in &mut drafts {
+            draft.time = draft.time.to_offset(UtcOffset::UTC);
+            draft.event.timestamp = draft.event.timestamp.to_offset(UtcOffset::UTC);
+        }
+        let (records, outcome) = self.shared().sequencer.append(drafts, expect)?;
+        Ok(Pending { records, outcome })
+    }
+
+    /// The position of the last durable record.
+    pub fn last(&self) -> Position {
+        self.shared().progress.borrow().last
+    }
+
+    /// The position that the next append gets. Records before it may not be durable yet.
+    pub fn next(&self) -> Position {
+        self.shared().sequencer.next()
+    }
+
+    /// The revision of `artifact` as the next append sees it; records before may not be durable yet.
+    pub fn revision(&self, artifact: &ArtifactKey) -> Option<Position> {
+        self.shared().sequencer.revision(artifact)
+    }
+
+    /// Durable records after `after`, in order: at most `limit`, and no more than [`READ_RECORDS_MAX`] and roughly
+    /// [`READ_BYTES_MAX`]. Only an empty answer means that there are no more.
+    pub fn read(&self, after: Position, limit: usize) -> Result<Vec<Arc<Record>>, ReadError> {
+        self.shared().read(after, limit.min(READ_RECORDS_MAX), READ_BYTES_MAX)
+    }
+
+    /// The durable records that match `query`, newest first by timestamp, ties by position: page `page`, counted
+    /// from 1, of `per_page` records, at most [`PAGE_RECORDS_MAX`]; and how many match in all.
+    pub fn query(&self, query: &Query, page: u64, per_page: u64) -> Result<Page, ReadError> {
+        self.shared().query(query, page, per_page)
+    }
+
+    /// Durable records after `after`, then those that come: no gap, no duplicate, in order.
+    pub fn subscribe(&self, after: Position) -> Subscription {
+        Subscription::new(Arc::clone(&self.0.shared), after)
+    }
+
+    /// Waits until the record at `position` is durable; an error when that cannot happen any more.
+    pub async fn wait_for(&self, position: Position) -> Result<(), AppendError> {
+        let mut progress = self.shared().progress.subscribe();
+        let settled = |now: &Progress| now.last >= position || now.condition != Condition::Running;
+        let reached = progress.wait_for(settled).await.is_ok_and(|now| now.last >= position);
+        let reason = || self.failure().unwrap_or_else(|| "it was closed".to_owned());
+        if reached { Ok(()) } else { Err(AppendError::Stopped(reason())) }
+    }
+
+    /// Why the log takes no more writes; `None` as long as it does.
+    pub fn failure(&self) -> Option<String> {
+        self.shared().sequencer.failure()
+    }
+
+    fn start(storage: Storage) -> Result<Self, OpenError> {
+        let shared = Arc::new(Shared::load(storage)?);
+        let writer = writer::start(Arc::clone(&shared)).map_err(|error| OpenError::Storage {
+            directory: shared.storage.directory().to_owned(),
+            reason: format!("the writer's thread cannot start: {error}"),
+        })?;
+        Ok(Self(Arc::new(Owner { shared, writer: Some(writer) })))
+    }
+
+    fn shared(&self) -> &Shared {
+        &self.0.shared
+    }
+}
+
+impl std::fmt::Debug for Log {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let directory = self.shared().storage.directory();
+        f.debug_struct("Log").field("directory", &directory).field("last", &self.last()).finish_non_exhaustive()
+    }
+}
+
+impl Pending {
+    /// The records, which are not durable yet.
+    pub fn records(&self) -> &[Arc<Record>] {
+        &self.records
+    }
+
+    /// Waits until the records are durable.
+    pub async fn durable(self) -> Result<Vec<Arc<Record>>, AppendError> {
+        let outcome = self.outcome.await;
+        settle(self.records, outcome)
+    }
+
+    /// The same for a thread that may block. Panics inside of an asynchronous task.
+    pub fn durable_blocking(self) -> Result<Vec<Arc<Record>>, AppendError> {
+        let outcome = self.outcome.blocking_recv();
+        settle(self.records, outcome)
+    }
+}
+
+fn settle(
+    records: Vec<Arc<Record>>,
+    outcome: Result<Outcome, oneshot::error::RecvError>,
+) -> Result<Vec<Arc<Record>>, AppendError> {
+    let outcome = outcome.unwrap_or_else(|_| Err("its writer failed unexpectedly".to_owned()));
+    outcome.map(|()| records).map_err(AppendError::Stopped)
+}
+
+/// What all clones of a log have in common: the last of them ends the writer.
+struct Owner {
+    shared: Arc<Shared>,
+    writer: Option<JoinHandle<()>>,
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.shared.sequencer.close();
+        if let Some(writer) = self.writer.take() {
+            // A panic of the writer was told to everybody who waited.
+            _ = writer.join();
+        }
+    }
+}
+
+/// What the log, its writer and its subscribers share.
+struct Shared {
+    storage: Storage,
+    sequencer: Sequencer,
+    index: RwLock<Index>,
+    recent: RwLock<Recent>,
+    progress: watch::Sender<Progress>,
+}
+
+/// How far the log is.
+#[derive(Clone, Copy, Debug)]
+struct Progress {
+    /// The last durable position.
+    last: Position,
+    condition: Condition,
+}
+
+/// Whether more records may come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Condition {
+    Running,
+    /// A write failed; the log can still be read.
+    Stopped,
+    Closed,
+}
+
+impl Shared {
+    /// Checks every record and builds the index.
+    fn load(storage: Storage) -> Result<Self, OpenError> {
+        let mut index = Index::default();
+        let scanned = storage.scan(|position, value| {
+            index.insert(&format::decode_header(position, value)?);
+            Ok(())
+        });
+        let directory = storage.directory().to_owned();
+        scanned.map_err(|error| OpenError::Record { directory, error })?;
+        let (last, revisions) = (index.last(), storage.revisions()?);
+        if let Some((artifact, revision)) = revisions.iter().find(|(_, revision)| **revision > last) {
+            let reason = format!("its last record is {last}, but {artifact} was changed by record {revision}");
+            return Err(storage.damaged(reason));
+        }
+        Ok(Self {
+            storage,
+            sequencer: Sequencer::new(last, revisions),
+            index: RwLock::new(index),
+            recent: RwLock::default(),
+            progress: watch::Sender::new(Progress { last, condition: Condition::Running }),
+        })
+    }
+
+    fn read(&self, after: Position, limit: usize, bytes_max: usize) -> Result<Vec<Arc<Record>>, ReadError> {
+        let last = self.progress.borrow().last;
+        if after >= last || limit == 0 {
+            return Ok(Vec::new());
+        }
+        let recent = self.recent().after(after, limit);
+        recent.map_or_else(|| self.storage.read(after, last, limit, bytes_max), Ok)
+    }
+
+    fn query(&self, query: &Query, page: u64, per_page: u64) -> Result<Page, ReadError> {
+        let take = usize::try_from(per_page).ok().filter(|_| per_page <= PAGE_RECORDS_MAX);
+        let take = take.ok_or(ReadError::PageTooLarge { per_page, max: PAGE_RECORDS_MAX })?;
+        let skip = page.saturating_sub(1).saturating_mul(per_page);
+        let found = self.index().find(query, skip, take);
+        let recent: Option<Vec<_>> = {
+            let recent = self.recent();
+            found.positions.iter().map(|position| recent.get(*position)).collect()
+        };
+        let records = recent.map_or_else(|| self.storage.fetch(&found.positions), Ok)?;
+        Ok(Page { records, total: found.total })
+    }
+
+    fn index(&self) -> RwLockReadGuard<'_, Index> {
+        self.index.read().expect(NEVER_POISONED)
+    }
+
+    fn index_mut(&self) -> RwLockWriteGuard<'_, Index> {
+        self.index.write().expect(NEVER_POISONED)
+    }
+
+    fn recent(&self) -> RwLockReadGuard<'_, Recent> {
+        self.recent.read().expect(NEVER_POISONED)
+    }
+
+    fn recent_mut(&self) -> RwLockWriteGuard<'_, Recent> {
+        self.recent.write().expect(NEVER_POISONED)
+    }
+}
+
+const NEVER_POISONED: &str = "nothing panics while it holds the index or the recent records";

@@ -8,7 +8,7 @@ mod resolve;
 mod statics;
 
 pub use gateways::StoredGateway;
-pub use resolve::{satisfying, split_alias};
+pub use resolve::satisfying;
 
 use crate::artifact::{Blueprint, Breed, Deployment, Gateway, GatewayName, NamedScale};
 use crate::event::{Fact, Origin, Position, Record};

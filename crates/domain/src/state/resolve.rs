@@ -1,7 +1,9 @@
 //! What can be looked up in a state: who satisfies a dependency, what is ready, and what references stand for.
 
 use super::State;
-use crate::artifact::{Deployment, Service, Traits, ValuePart, interpolate};
+use crate::artifact::value::{ValuePart, interpolate};
+use crate::artifact::{Deployment, Service, Traits};
+use crate::dsl::split_alias;
 use indexmap::IndexMap;
 
 /// The first cluster with a service whose breed satisfies `dependency`, and that service. A dependency that ends with
@@ -15,14 +17,6 @@ pub fn satisfying<'a>(deployment: &'a Deployment, dependency: &str) -> Option<(&
         };
         matches && !service.is_undeploying()
     })
-}
-
-/// The name of a variable without the alias in brackets, `NAME[ALIAS]`, and the alias.
-pub fn split_alias(key: &str) -> (&str, Option<&str>) {
-    match key.strip_suffix(']').and_then(|rest| rest.split_once('[')) {
-        Some((name, alias)) if !alias.is_empty() => (name, Some(alias)),
-        _ => (key, None),
-    }
 }
 
 impl State {
@@ -75,6 +69,11 @@ impl State {
             ValuePart::Host { alias } => Some(deployment.clusters.get(aliased(service, alias))?.host.clone()),
             ValuePart::Trait { alias, group, name } => {
                 self.look_up_trait(deployment, aliased(service, alias), group, name)
+            }
+            ValuePart::Address { alias, port } => {
+                let cluster = aliased(service, alias);
+                let number = self.look_up_trait(deployment, cluster, "ports", port)?;
+                Some(format!("{}:{number}", deployment.clusters.get(cluster)?.host))
             }
             // Configuration is not part of the state.
             ValuePart::Global { .. } => None,

@@ -4,7 +4,8 @@ use crate::containers::{InstanceSpec, Owner};
 use indexmap::IndexMap;
 use segue_domain::artifact::{Cluster, Deployment, Metadata, Service, short_hash};
 use segue_domain::command::ServiceKey;
-use segue_domain::state::{State, split_alias};
+use segue_domain::dsl::split_alias;
+use segue_domain::state::State;
 use serde_json::{Value, json};
 
 /// Everything that is needed to start instances of a service, but for their names; `None` while its variables are not

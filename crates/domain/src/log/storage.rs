@@ -1,0 +1,310 @@
+//! The log's files: RocksDB, how it is opened and set up, and how records go in and out.
+//!
+//! This module knows keys, column families and options, but neither who waits for a write nor what a record means.
+//! Column families are tagged with one letter; **letters are frozen and never reused**:
+//!
+//! | letter | content | key | value |
+//! |---|---|---|---|
+//! | `r` | records | position | see [`super::format`] |
+//! | `m` | about the store | `format` | version of the store, 4 bytes, big-endian |
+//! | `v` | revisions: the position of the last record that moved it | letter of the kind, name | position, 8 bytes, big-endian |
+
+use super::error::{OpenError, ReadError};
+use super::format::{decode, record_key, record_position, revision_artifact, revision_key};
+use crate::artifact::ArtifactKey;
+use crate::event::{Position, Record};
+use rocksdb::{
+    BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType, DBRecoveryMode, Env,
+    ErrorKind, IteratorMode, LogLevel, Options, ReadOptions, WriteBatch, WriteOptions,
+};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The newest format of a store that this release opens, and the one that it creates.
+pub(super) const STORE_FORMAT: u32 = 1;
+
+const RECORDS: &str = "r";
+const META: &str = "m";
+const REVISIONS: &str = "v";
+const FORMAT_KEY: &[u8] = b"format";
+
+/// Memory of one column family before it is flushed to a file; two may exist at a time.
+const RECORDS_BUFFER_BYTES: usize = 16 << 20;
+const SMALL_BUFFER_BYTES: usize = 2 << 20;
+/// The write-ahead log is cut when it is this large: it bounds what is replayed when opening.
+const WAL_BYTES_MAX: u64 = 64 << 20;
+const BLOCK_CACHE_BYTES: usize = 8 << 20;
+const OPEN_FILES_MAX: i32 = 256;
+const INFO_LOG_BYTES: usize = 1 << 20;
+const INFO_LOG_FILES: usize = 2;
+/// How much is read ahead when all records are read at opening.
+const SCAN_READAHEAD_BYTES: usize = 1 << 20;
+
+/// An open store. Dropping the last clone of the `Arc` around it closes it.
+pub(super) struct Storage {
+    database: DB,
+    directory: PathBuf,
+}
+
+/// What one commit writes.
+#[derive(Default)]
+pub(super) struct Batch(WriteBatch);
+
+impl Storage {
+    /// Opens the store in `directory`, which is created when it is missing.
+    pub fn open(directory: &Path) -> Result<Self, OpenError> {
+        std::fs::create_dir_all(directory).map_err(|error| unusable(directory, &error))?;
+        let existing = column_families(directory)?;
+        let database = DB::open_cf_descriptors(&database_options(), directory, descriptors(&existing))
+            .map_err(|error| refusal(directory, &error))?;
+        Self::prepare(database, directory)
+    }
+
+    /// Opens a store that lives in RocksDB's in-memory environment and dies with this value.
+    pub fn in_memory() -> Result<Self, OpenError> {
+        let directory = Path::new("/in-memory");
+        let env = Env::mem_env().map_err(|error| refusal(directory, &error))?;
+        let mut options = database_options();
+        options.set_env(&env);
+        let database = DB::open_cf_descriptors(&options, directory, descriptors(&[]))
+            .map_err(|error| refusal(directory, &error))?;
+        Self::prepare(database, directory)
+    }
+
+    /// Opens a store whose writes RocksDB refuses: tests see a real write fail.
+    #[cfg(test)]
+    pub fn open_read_only(directory: &Path) -> Result<Self, OpenError> {
+        let database = DB::open_cf_for_read_only(&database_options(), directory, [RECORDS, META, REVISIONS], false)
+            .map_err(|error| refusal(directory, &error))?;
+        Ok(Self { database, directory: directory.to_owned() })
+    }
+
+    /// Where it is.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Writes `batch` whole or not at all; it is durable when this returns.
+    pub fn commit(&self, batch: Batch) -> Result<(), String> {
+        let mut options = WriteOptions::default();
+        options.set_sync(true);
+        self.database.write_opt(batch.0, &options).map_err(|error| error.to_string())
+    }
+
+    /// Adds a record to `batch`.
+    pub fn put_record(&self, batch: &mut Batch, position: Position, value: &[u8]) {
+        batch.0.put_cf(self.family(RECORDS), record_key(position), value);
+    }
+
+    /// Adds the new revision of an artifact to `batch`; `None` when it was removed.
+    pub fn put_revision(&self, batch: &mut Batch, artifact: &ArtifactKey, revision: Option<Position>) {
+        let (family, key) = (self.family(REVISIONS), revision_key(artifact));
+        match revision {
+            Some(position) => batch.0.put_cf(family, key, record_key(position)),
+            None => batch.0.delete_cf(family, key),
+        }
+    }
+
+    /// The revisions of all artifacts.
+    pub fn revisions(&self) -> Result<HashMap<ArtifactKey, Position>, OpenError> {
+        let mut revisions = HashMap::new();
+        for entry in self.database.iterator_cf(self.family(REVISIONS), IteratorMode::Start) {
+            let (key, value) = entry.map_err(|error| refusal(&self.directory, &error))?;
+            let entry = revision_artifact(&key).zip(record_position(&value));
+            let (artifact, position) = entry.ok_or_else(|| self.damaged("the revision of an artifact is unreadable"))?;
+            revisions.insert(artifact, position);
+        }
+        Ok(revisions)
+    }
+
+    /// Hands every record to `visit`, from the first to the last, and makes sure that none is missing in between.
+    pub fn scan(&self, mut visit: impl FnMut(Position, &[u8]) -> Result<(), ReadError>) -> Result<(), ReadError> {
+        let mut options = ReadOptions::default();
+        options.set_readahead_size(SCAN_READAHEAD_BYTES);
+        options.fill_cache(false);
+        let mut position = Position::START;
+        for entry in self.database.iterator_cf_opt(self.family(RECORDS), options, IteratorMode::Start) {
+            position = position.next();
+            let (key, value) = entry.map_err(|error| unreadable(position, &error))?;
+            follows(position, &key)?;
+            visit(position, &value)?;
+        }
+        Ok(())
+    }
+
+    /// The records after `after` up to `last`: at most `limit`, and no more once `bytes_max` is reached.
+    pub fn read(
+        &self,
+        after: Position,
+        last: Position,
+        limit: usize,
+        bytes_max: usize,
+    ) -> Result<Vec<Arc<Record>>, ReadError> {
+        let mut options = ReadOptions::default();
+        options.set_iterate_upper_bound(record_key(last.next()));
+        let start = record_key(after.next());
+        let mode = IteratorMode::From(&start, rocksdb::Direction::Forward);
+        let mut entries = self.database.iterator_cf_opt(self.family(RECORDS), options, mode);
+        let (mut records, mut bytes, mut position) = (Vec::new(), 0, after);
+        while position < last && records.len() < limit && bytes < bytes_max {
+            position = position.next();
+            let entry = entries.next().ok_or(ReadError::Missing { position })?;
+            let (key, value) = entry.map_err(|error| unreadable(position, &error))?;
+            follows(position, &key)?;
+            bytes += value.len();
+            records.push(Arc::new(decode(position, &value)?));
+        }
+        Ok(records)
+    }
+
+    /// The records at `positions`, in that order.
+    pub fn fetch(&self, positions: &[Position]) -> Result<Vec<Arc<Record>>, ReadError> {
+        let keys: Vec<_> = positions.iter().map(|position| record_key(*position)).collect();
+        let values = self.database.batched_multi_get_cf(self.family(RECORDS), &keys, false);
+        let record = |(position, value): (&Position, Result<Option<_>, rocksdb::Error>)| {
+            let value = value.map_err(|error| unreadable(*position, &error))?;
+            let value: rocksdb::DBPinnableSlice = value.ok_or(ReadError::Missing { position: *position })?;
+            Ok(Arc::new(decode(*position, &value)?))
+        };
+        positions.iter().zip(values).map(record).collect()
+    }
+
+    /// Says that something in the store does not fit.
+    pub fn damaged(&self, reason: impl Into<String>) -> OpenError {
+        OpenError::Damaged { directory: self.directory.clone(), reason: reason.into() }
+    }
+
+    /// Checks the format of the store, and writes it into a new one.
+    fn prepare(database: DB, directory: &Path) -> Result<Self, OpenError> {
+        let storage = Self { database, directory: directory.to_owned() };
+        let failed = |error| refusal(directory, &error);
+        let format = storage.database.get_cf(storage.family(META), FORMAT_KEY).map_err(failed)?;
+        let Some(format) = format else { return storage.initialise() };
+        let format = <[u8; 4]>::try_from(format.as_slice()).map(u32::from_be_bytes);
+        match format.map_err(|_| storage.damaged("the format of the store is unreadable"))? {
+            STORE_FORMAT => Ok(storage),
+            0 => Err(storage.damaged("the format of the store is 0")),
+            found => {
+                Err(OpenError::NewerStore { directory: directory.to_owned(), found, known: STORE_FORMAT })
+            }
+        }
+    }
+
+    /// Marks an empty store as one of ours.
+    fn initialise(self) -> Result<Self, OpenError> {
+        let mut records = self.database.iterator_cf(self.family(RECORDS), IteratorMode::Start);
+        if records.next().is_some() {
+            return Err(self.damaged("it has records, but the format of the store is missing"));
+        }
+        drop(records);
+        let mut batch = Batch::default();
+        batch.0.put_cf(self.family(META), FORMAT_KEY, STORE_FORMAT.to_be_bytes());
+        match self.commit(batch) {
+            Ok(()) => Ok(self),
+            Err(reason) => Err(OpenError::Storage { directory: self.directory, reason }),
+        }
+    }
+
+    fn family(&self, name: &str) -> &ColumnFamily {
+        self.database.cf_handle(name).expect("every column family is opened with the database")
+    }
+}
+
+/// The column families of the store in `directory`; none when there is no store yet.
+fn column_families(directory: &Path) -> Result<Vec<String>, OpenError> {
+    if directory.join("CURRENT").exists() {
+        return DB::list_cf(&database_options(), directory).map_err(|error| refusal(directory, &error));
+    }
+    // Without `CURRENT`, RocksDB would make a new store and sweep the files of the old one away.
+    for entry in std::fs::read_dir(directory).map_err(|error| unusable(directory, &error))? {
+        let path = entry.map_err(|error| unusable(directory, &error))?.path();
+        if path.extension().is_some_and(|extension| extension == "sst" || extension == "log") {
+            let reason = format!("it has {} but no file CURRENT", path.display());
+            return Err(OpenError::Damaged { directory: directory.to_owned(), reason });
+        }
+    }
+    Ok(Vec::new())
+}
+
+/// How each column family is opened: ours, and those that a newer release may have added, since RocksDB opens all or
+/// none and the format of the store can only be read from an open one.
+fn descriptors(existing: &[String]) -> Vec<ColumnFamilyDescriptor> {
+    let cache = Cache::new_lru_cache(BLOCK_CACHE_BYTES);
+    let ours = [RECORDS, META, REVISIONS];
+    let foreign = existing.iter().map(String::as_str).filter(|name| !ours.contains(name));
+    let options = |name: &str| {
+        let mut blocks = BlockBasedOptions::default();
+        blocks.set_block_cache(&cache);
+        // Indices of files count as cache too, so that memory does not grow with the log.
+        blocks.set_cache_index_and_filter_blocks(true);
+        let mut options = Options::default();
+        options.set_block_based_table_factory(&blocks);
+        options.set_write_buffer_size(if name == RECORDS { RECORDS_BUFFER_BYTES } else { SMALL_BUFFER_BYTES });
+        options.set_max_write_buffer_number(2);
+        // Keys only grow, so files of records never overlap and move down the levels as they are: what compression
+        // they get, they get when they are flushed. The lowest level is rewritten rarely and packed tighter.
+        options.set_compression_type(DBCompressionType::Lz4);
+        options.set_bottommost_compression_type(DBCompressionType::Zstd);
+        options
+    };
+    let names = ours.into_iter().chain(foreign);
+    names.map(|name| ColumnFamilyDescriptor::new(name, options(name))).collect()
+}
+
+/// How the database is set up: append-only, little memory, one synced write at a time.
+fn database_options() -> Options {
+    let mut options = Options::default();
+    options.create_if_missing(true);
+    options.create_missing_column_families(true);
+    // A crash may leave a record of the write-ahead log half written; nobody was told that it is durable, so it may
+    // go. This mode drops just that, an incomplete record at the very end, and refuses to open on anything else:
+    // AbsoluteConsistency would refuse the torn end as well, PointInTime would drop every acknowledged record after
+    // a changed byte without a word, and SkipAnyCorruptedRecord would leave a hole. The price is that RocksDB does
+    // not recycle log files in this mode, since remains of an old file look like damage; it preallocates them, so
+    // that a synced append still costs one fdatasync.
+    options.set_wal_recovery_mode(DBRecoveryMode::TolerateCorruptedTailRecords);
+    // The same tolerance must not hide that an older log file lost its end: its synced size is kept in the manifest.
+    options.set_track_and_verify_wals_in_manifest(true);
+    options.set_paranoid_checks(true);
+    options.set_max_total_wal_size(WAL_BYTES_MAX);
+    options.set_max_open_files(OPEN_FILES_MAX);
+    // One flush and one compaction; an append-only log hardly compacts.
+    options.set_max_background_jobs(2);
+    // Files are written out evenly, so that a flush does not delay the next fdatasync much.
+    options.set_bytes_per_sync(1 << 20);
+    options.set_log_level(LogLevel::Warn);
+    options.set_max_log_file_size(INFO_LOG_BYTES);
+    options.set_keep_log_file_num(INFO_LOG_FILES);
+    options
+}
+
+/// Whether `key` is the key of the record at `position`, or one is missing.
+fn follows(position: Position, key: &[u8]) -> Result<(), ReadError> {
+    match record_position(key) {
+        Some(found) if found == position => Ok(()),
+        Some(_) => Err(ReadError::Missing { position }),
+        None => Err(ReadError::Damaged { position, reason: "its key is no position".to_owned() }),
+    }
+}
+
+fn unreadable(position: Position, error: &rocksdb::Error) -> ReadError {
+    match error.kind() {
+        ErrorKind::Corruption => ReadError::Damaged { position, reason: error.to_string() },
+        _ => ReadError::Storage { position, reason: error.to_string() },
+    }
+}
+
+fn unusable(directory: &Path, error: &std::io::Error) -> OpenError {
+    OpenError::Directory { directory: directory.to_owned(), reason: error.to_string() }
+}
+
+fn refusal(directory: &Path, error: &rocksdb::Error) -> OpenError {
+    let (directory, reason) = (directory.to_owned(), error.to_string());
+    match error.kind() {
+        // RocksDB has no error of its own for this: it says that it could not lock, or already holds, `…/LOCK`.
+        ErrorKind::IOError if reason.contains("LOCK") && reason.contains("lock ") => OpenError::InUse { directory },
+        ErrorKind::Corruption => OpenError::Damaged { directory, reason },
+        _ => OpenError::Storage { directory, reason },
+    }
+}

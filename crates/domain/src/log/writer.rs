@@ -1,0 +1,98 @@
+//! The one thread that writes: it commits whatever waits as one synced batch, then makes it visible, then answers.
+//!
+//! While one commit waits for the disk, the next appends gather; so many writers share one fdatasync without any of
+//! them being delayed on purpose. After a failed commit nothing is written any more: what the disk holds is not known
+//! until the log is opened again.
+
+use super::format::{Header, record_key};
+use super::sequencer::{Entry, revision};
+use super::storage::Batch;
+use super::{Condition, Shared};
+use crate::event::{Position, Record};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+/// Starts the thread; it ends when the sequencer is closed and nothing waits.
+pub(super) fn start(shared: Arc<Shared>) -> std::io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name("segue-log".to_owned()).spawn(move || {
+        let ending = Ending(&shared);
+        while let Some(entries) = shared.sequencer.take() {
+            commit(&shared, entries);
+        }
+        drop(ending);
+    })
+}
+
+/// Tells those who wait that no more records come, also when the thread panics.
+struct Ending<'a>(&'a Shared);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.sequencer.stop("its writer failed unexpectedly; see the program's error output");
+        }
+        self.0.progress.send_modify(|progress| progress.condition = Condition::Closed);
+    }
+}
+
+/// Writes `entries` as one batch and answers each.
+fn commit(shared: &Shared, entries: Vec<Entry>) {
+    let mut batch = Batch::default();
+    let (mut written, mut waiting) = (Vec::new(), Vec::with_capacity(entries.len()));
+    for entry in entries {
+        for (record, encoded) in entry.records.into_iter().zip(entry.encoded) {
+            let value = encoded.seal(record.position);
+            shared.storage.put_record(&mut batch, record.position, &value);
+            if let Some((artifact, revision)) = revision(&record) {
+                shared.storage.put_revision(&mut batch, &artifact, revision);
+            }
+            let bytes = record_key(record.position).len() + value.len();
+            written.push((record, bytes));
+        }
+        waiting.push(entry.done);
+    }
+    let first = written.first().map_or(Position::START, |(record, _)| record.position);
+    let outcome = shared
+        .storage
+        .commit(batch)
+        .map_err(|reason| format!("writing from position {first} to {} failed: {reason}", shared.storage.directory().display()));
+    match &outcome {
+        Ok(()) => publish(shared, written),
+        Err(reason) => {
+            // First the queue, so that nobody who reads the answers below can append once more.
+            shared.sequencer.stop(reason);
+            shared.progress.send_modify(|progress| progress.condition = Condition::Stopped);
+        }
+    }
+    for done in waiting {
+        // Who appended may not want to know.
+        _ = done.send(outcome.clone());
+    }
+}
+
+/// Makes durable records visible: index and recent records first, then those who wait are woken.
+fn publish(shared: &Shared, written: Vec<(Arc<Record>, usize)>) {
+    let Some(last) = written.last().map(|(record, _)| record.position) else { return };
+    {
+        let mut index = shared.index_mut();
+        for (record, _) in &written {
+            index.insert(&header(record));
+        }
+    }
+    {
+        let mut recent = shared.recent_mut();
+        for (record, bytes) in written {
+            recent.push(record, bytes);
+        }
+    }
+    shared.progress.send_modify(|progress| progress.last = last);
+}
+
+fn header(record: &Record) -> Header<'_> {
+    Header {
+        time: record.time.unix_timestamp_nanos(),
+        timestamp: record.event.timestamp.unix_timestamp_nanos(),
+        kind: &record.event.kind,
+        tags: record.event.tags.as_slice().iter().map(String::as_str).collect(),
+    }
+}

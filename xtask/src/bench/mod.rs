@@ -1,0 +1,178 @@
+//! `cargo xtask bench`: measures and compares with the limits. Nothing here fails a build; a person reads it.
+
+mod idle;
+mod throughput;
+mod weights;
+
+use crate::api::Api;
+use crate::demo::fresh_folder;
+use crate::progress::{self, Progress};
+use crate::service::{Containers, Service, Settings};
+use crate::setup;
+use crate::shop::Runtime;
+use crate::workspace::{self, Profile, Workspace};
+use anyhow::{Context as _, Result};
+use std::fs;
+use std::path::Path;
+
+/// Which benches.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct Options {
+    /// One bench; without a name all of them run.
+    #[arg(value_enum)]
+    name: Option<Name>,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
+enum Name {
+    /// The log: appends per second, and reading them again.
+    Append,
+    /// From a change of weights until a client sees it.
+    Weights,
+    /// Requests per second through a gateway, against HAProxy configured by hand.
+    Throughput,
+    /// Memory and processor time with 20 deployments and nothing to do.
+    Idle,
+}
+
+/// A measured value and its limit.
+#[derive(Debug)]
+struct Measure {
+    what: String,
+    value: f64,
+    unit: &'static str,
+    limit: Limit,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Limit {
+    AtMost(f64),
+    AtLeast(f64),
+}
+
+/// Measures a service that was started for it.
+type Measuring = fn(&Bench) -> Result<Vec<Measure>>;
+
+/// What the benches need to know about the service that is measured.
+struct Bench<'a> {
+    service: &'a Service,
+    runtime: &'a Runtime,
+    folder: &'a Path,
+    progress: &'a Progress,
+}
+
+impl Bench<'_> {
+    fn api(&self) -> &Api {
+        self.service.api()
+    }
+}
+
+/// Runs the benches one after the other, each with a service of its own.
+pub fn run(workspace: &Workspace, options: Options) -> Result<()> {
+    let progress = Progress::new()?;
+    setup::run(setup::Options { for_bench: true, ..setup::Options::default() })?;
+    let wanted = |name: Name| options.name.is_none_or(|wanted| wanted == name);
+    if wanted(Name::Append) {
+        let arguments =
+            ["run", "--release", "--package", "segue-domain", "--example", "append_bench"];
+        workspace::run(&mut workspace.cargo(arguments))?;
+    }
+    let benches: [(Name, Measuring); 3] = [
+        (Name::Weights, weights::measure),
+        (Name::Throughput, throughput::measure),
+        (Name::Idle, idle::measure),
+    ];
+    let benches: Vec<_> = benches.into_iter().filter(|(name, _)| wanted(*name)).collect();
+    if benches.is_empty() {
+        return Ok(());
+    }
+    let program = workspace.build_segue(Profile::Release)?;
+    let mut measures = Vec::new();
+    for (number, (name, measure)) in (1..).zip(benches) {
+        progress::step(number, &format!("{name:?}"));
+        measures.extend(with_service(&program, &progress, measure)?);
+    }
+    println!();
+    for measure in &measures {
+        println!("{}", measure.line());
+    }
+    Ok(())
+}
+
+fn with_service(program: &Path, progress: &Progress, measure: Measuring) -> Result<Vec<Measure>> {
+    let folder = fresh_folder(None)?;
+    let settings =
+        Settings { program, folder: &folder, containers: Containers::Process, docker_socket: None };
+    let mut service = Service::start(&settings, progress)?;
+    let runtime = Runtime::Process(program.to_owned());
+    let measured =
+        measure(&Bench { service: &service, runtime: &runtime, folder: &folder, progress });
+    let measured = measured.with_context(|| service.last_words());
+    let stopped = service.stop(progress);
+    let found = measured?;
+    stopped?;
+    fs::remove_dir_all(&folder)
+        .with_context(|| format!("{} cannot be removed", folder.display()))?;
+    Ok(found)
+}
+
+impl Measure {
+    fn at_most(what: impl Into<String>, value: f64, unit: &'static str, limit: f64) -> Self {
+        Self { what: what.into(), value, unit, limit: Limit::AtMost(limit) }
+    }
+
+    fn at_least(what: impl Into<String>, value: f64, unit: &'static str, limit: f64) -> Self {
+        Self { what: what.into(), value, unit, limit: Limit::AtLeast(limit) }
+    }
+
+    fn line(&self) -> String {
+        let (words, limit, kept) = match self.limit {
+            Limit::AtMost(limit) => ("at most", limit, self.value <= limit),
+            Limit::AtLeast(limit) => ("at least", limit, self.value >= limit),
+        };
+        let verdict = if kept { "PASS" } else { "MISSED" };
+        let Self { what, value, unit, .. } = self;
+        let ratio = value / limit;
+        format!(
+            "{verdict:<6}  {what:<52} {value:>9.2} {unit:<3} {words} {limit} {unit} (ratio {ratio:.2})"
+        )
+    }
+}
+
+/// The value below which `share` (0 to 1) of the values lie, by the nearest rank.
+fn quantile(values: &[f64], share: f64) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let ranks = f64::from(u32::try_from(sorted.len()).ok()?);
+    // The rank is between 1 and the number of values; counting up to it needs no cast.
+    let rank = (share * ranks).ceil().max(1.0);
+    (1..)
+        .map(f64::from)
+        .zip(sorted)
+        .find(|(number, _): &(f64, f64)| *number >= rank)
+        .map(|(_, value)| value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_values_that_were_measured() {
+        let values: Vec<f64> = (1..=200).rev().map(f64::from).collect();
+        assert_eq!(quantile(&values, 0.5), Some(100.0));
+        assert_eq!(quantile(&values, 0.99), Some(198.0));
+        assert_eq!(quantile(&values, 1.0), Some(200.0));
+        assert_eq!(quantile(&[], 0.5), None);
+    }
+
+    #[test]
+    fn a_measure_says_whether_the_limit_was_kept() {
+        let line = Measure::at_most("delay", 10.0, "ms", 20.0).line();
+        assert!(
+            line.starts_with("PASS") && line.ends_with("10.00 ms  at most 20 ms (ratio 0.50)"),
+            "{line}"
+        );
+        assert!(Measure::at_least("ratio", 0.8, "", 0.9).line().starts_with("MISSED"));
+    }
+}

@@ -1,0 +1,218 @@
+//! A running `segue serve` of its own, in its own process group: it survives the task that started it.
+
+use crate::api::Api;
+use crate::progress::{self, Progress};
+use anyhow::{Context as _, Result, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::{self, File};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::ops::{ControlFlow, RangeInclusive};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// How long the service may take to answer `/readyz`.
+const READY_TIME_MAX: Duration = Duration::from_mins(1);
+/// How long the service may take to stop; it promises 10 s.
+const STOP_TIME_MAX: Duration = Duration::from_secs(20);
+/// How much of the service's log is shown when it fails.
+const LOG_LINES_SHOWN: usize = 20;
+/// The service gives these ports to internal gateways.
+const GATEWAY_PORTS: RangeInclusive<u16> = 20_000..=25_000;
+/// How often a port is drawn before there seems to be none.
+const PORT_DRAWS_MAX: usize = 100;
+
+/// How instances run.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
+pub enum Containers {
+    /// As processes of this machine.
+    Process,
+    /// As Docker containers.
+    Docker,
+}
+
+impl Containers {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Process => "process",
+            Self::Docker => "docker",
+        }
+    }
+}
+
+/// What the service is started with.
+#[derive(Debug)]
+pub struct Settings<'a> {
+    /// The `segue` program.
+    pub program: &'a Path,
+    /// The folder for everything that belongs to this service.
+    pub folder: &'a Path,
+    /// How instances run.
+    pub containers: Containers,
+    /// Docker's socket, when it is not the usual one.
+    pub docker_socket: Option<&'a Path>,
+}
+
+/// A service that was started here.
+#[derive(Debug)]
+pub struct Service {
+    program: PathBuf,
+    data: PathBuf,
+    log: PathBuf,
+    child: Child,
+    docker_socket: Option<PathBuf>,
+    api: Api,
+}
+
+impl Service {
+    /// Starts the service and waits until it is ready. One that does not get ready is stopped.
+    pub fn start(settings: &Settings, progress: &Progress) -> Result<Self> {
+        let data = settings.folder.join("data");
+        let log = settings.folder.join("segue.log");
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
+        let output =
+            File::create(&log).with_context(|| format!("{} cannot be written", log.display()))?;
+        let errors = output.try_clone().context("the log file cannot be opened twice")?;
+        let mut command = Command::new(settings.program);
+        command.arg("serve").arg("--data").arg(&data).args(["--listen", &address.to_string()]);
+        command.args(["--containers", settings.containers.word(), "--gateways", "haproxy"]);
+        if let Some(socket) = settings.docker_socket {
+            command.env("SEGUE_CONTAINER_DRIVER__DOCKER__SOCKET", socket);
+        }
+        command.stdin(Stdio::null()).stdout(output).stderr(errors).process_group(0);
+        progress::say(&crate::workspace::shown(&command));
+        let child = command
+            .spawn()
+            .with_context(|| format!("{} cannot be started", settings.program.display()))?;
+        let mut service = Self {
+            program: settings.program.to_owned(),
+            data,
+            log,
+            child,
+            docker_socket: settings.docker_socket.map(Path::to_owned),
+            api: Api::new(address),
+        };
+        match service.wait_until_ready(progress) {
+            Ok(()) => Ok(service),
+            Err(error) => {
+                let words = service.last_words();
+                if let Err(again) = service.stop(progress) {
+                    eprintln!("{again:#}");
+                }
+                Err(error.context(words))
+            }
+        }
+    }
+
+    /// Its API.
+    pub fn api(&self) -> &Api {
+        &self.api
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The end of its log, for errors.
+    pub fn last_words(&self) -> String {
+        let text = fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        let last = &lines[lines.len().saturating_sub(LOG_LINES_SHOWN)..];
+        format!("the service's last lines ({}):\n{}", self.log.display(), last.join("\n"))
+    }
+
+    /// The lines that stop the service and everything it started.
+    pub fn stop_lines(&self) -> String {
+        format!(
+            "kill {}; {}",
+            self.pid(),
+            crate::workspace::shown(&self.down()).replacen("segue", &self.named(), 1)
+        )
+    }
+
+    /// Stops the service, then everything that it left running on purpose: HAProxy and instances.
+    pub fn stop(&mut self, progress: &Progress) -> Result<()> {
+        self.stop_process(progress)?;
+        let output =
+            self.down().output().with_context(|| format!("{} down cannot be run", self.named()))?;
+        let words = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "segue down failed ({}): {}", output.status, words.trim());
+        Ok(())
+    }
+
+    fn stop_process(&mut self, progress: &Progress) -> Result<()> {
+        if self.child.try_wait()?.is_some() {
+            return Ok(());
+        }
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, Signal::TERM).context("the service cannot be signalled")?;
+        let child = &mut self.child;
+        let ended = progress.wait("stopping the service", STOP_TIME_MAX, || {
+            Ok(child
+                .try_wait()?
+                .map_or(ControlFlow::Continue("it drains".into()), ControlFlow::Break))
+        });
+        if let Err(error) = ended {
+            self.child
+                .kill()
+                .and_then(|()| self.child.wait())
+                .context("the service cannot be killed")?;
+            return Err(error.context("the service did not stop on TERM and was killed"));
+        }
+        Ok(())
+    }
+
+    fn wait_until_ready(&mut self, progress: &Progress) -> Result<()> {
+        let (api, child) = (&self.api, &mut self.child);
+        progress.wait("the service is ready", READY_TIME_MAX, || {
+            if let Some(status) = child.try_wait()? {
+                bail!("the service ended: {status}");
+            }
+            Ok(match api.status("/readyz") {
+                Ok(200) => ControlFlow::Break(()),
+                Ok(status) => ControlFlow::Continue(format!("/readyz answers {status}")),
+                Err(error) => ControlFlow::Continue(error.to_string()),
+            })
+        })
+    }
+
+    fn down(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.arg("down").arg("--data").arg(&self.data);
+        if let Some(socket) = &self.docker_socket {
+            command.env("SEGUE_CONTAINER_DRIVER__DOCKER__SOCKET", socket);
+        }
+        command
+    }
+
+    fn named(&self) -> String {
+        self.program.display().to_string()
+    }
+}
+
+/// A port of this host that nobody listens on, and that the service does not give away.
+pub fn free_port() -> Result<u16> {
+    for _ in 0..PORT_DRAWS_MAX {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no port is free")?;
+        let port = listener.local_addr()?.port();
+        if !GATEWAY_PORTS.contains(&port) {
+            return Ok(port);
+        }
+    }
+    bail!(
+        "{PORT_DRAWS_MAX} free ports in a row lie in {GATEWAY_PORTS:?}; see net.ipv4.ip_local_port_range"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_free_port_is_none_of_the_services() {
+        let port = free_port().unwrap();
+        assert!(!GATEWAY_PORTS.contains(&port));
+    }
+}
