@@ -55,10 +55,11 @@ pub fn haproxy_settings(settings: &Settings) -> haproxy::Settings {
     let hosts = &settings.operation.gateway.virtual_hosts;
     haproxy::Settings {
         program: own.program.clone(),
-        bind: own.bind,
+        directory: settings.haproxy_directory(),
+        bind_address: own.bind,
         virtual_hosts_port: hosts.enabled.then_some(hosts.port),
         stats_port: (own.stats_port != 0).then_some(own.stats_port),
-        ..haproxy::Settings::new(settings.haproxy_directory())
+        ..haproxy::Settings::default()
     }
 }
 

@@ -17,6 +17,8 @@ mod request;
 mod routes;
 mod server;
 mod service;
+#[cfg(test)]
+mod tests;
 pub mod tools;
 
 pub use drivers::DriverError;

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use segue_api::config::{Config, Setting, Settings};
-use segue_api::{Serving, logs, serve, tools};
+use segue_api::{Serving, example_service, logs, serve, tools};
 use serde_json::json;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -33,6 +33,8 @@ enum Command {
     Migrate(Place),
     /// End what a stopped service left running on purpose: its HAProxy and its process instances.
     Down(Place),
+    /// Run a tiny service to deploy in demos and tests.
+    ExampleService(example_service::Options),
 }
 
 #[derive(Args)]
@@ -86,6 +88,7 @@ fn main() -> Result<()> {
             let settings = place.settings()?;
             print(&runtime()?.block_on(tools::down(&settings))?)
         }
+        Command::ExampleService(options) => example_service::run(&options),
     }
 }
 

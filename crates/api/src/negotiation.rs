@@ -5,6 +5,11 @@ use serde_json::Value;
 
 use crate::problem::Failure;
 
+/// Stands for a quote until the text is written; a noncharacter, which no document needs.
+const QUOTE_MARK: char = '\u{FDD0}';
+/// No number or other special scalar is longer.
+const AMBIGUOUS_BYTES_MAX: usize = 64;
+
 /// The form of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
@@ -54,7 +59,7 @@ impl Format {
     pub fn write(self, value: &Value) -> String {
         match self {
             Format::Json => value.to_string(),
-            Format::Yaml => serde_yaml::to_string(value).expect("JSON values have text keys and finite numbers"),
+            Format::Yaml => yaml(value),
         }
     }
 
@@ -79,6 +84,38 @@ pub fn check_content_type(content_type: Option<&str>) -> Result<(), Failure> {
             Err(failure.hint("send application/json or application/x-yaml"))
         }
     }
+}
+
+/// `value` as YAML. The writer knows YAML 1.2, where `yes` needs no quotes; readers of documents know 1.1, too.
+fn yaml(value: &Value) -> String {
+    let write = |value: &Value| serde_yaml::to_string(value).expect("JSON values have text keys and finite numbers");
+    let plain = write(value);
+    if plain.contains(QUOTE_MARK) {
+        return plain;
+    }
+    let mut marked = value.clone();
+    if mark_ambiguous(&mut marked) { write(&marked).replace(QUOTE_MARK, "'") } else { plain }
+}
+
+/// Puts marks around texts that would be read as something else; says whether there are any.
+fn mark_ambiguous(value: &mut Value) -> bool {
+    match value {
+        Value::String(text) if is_ambiguous(text) => {
+            *text = format!("{QUOTE_MARK}{text}{QUOTE_MARK}");
+            true
+        }
+        Value::Array(items) => items.iter_mut().fold(false, |marked, item| mark_ambiguous(item) || marked),
+        Value::Object(members) => members.values_mut().fold(false, |marked, member| mark_ambiguous(member) || marked),
+        _ => false,
+    }
+}
+
+/// Whether the YAML 1.2 writer leaves `text` without quotes and the reader then finds no text.
+fn is_ambiguous(text: &str) -> bool {
+    let word = text.len() <= AMBIGUOUS_BYTES_MAX && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._+-:".contains(&b));
+    let unquoted = || serde_yaml::to_string(text).is_ok_and(|written| written.trim_end() == text);
+    let differs = || segue_domain::dsl::document(text).is_ok_and(|node| !node.to_json().is_string());
+    word && !text.is_empty() && unquoted() && differs()
 }
 
 /// A quality in thousandths; one that cannot be read counts as full.
@@ -129,7 +166,8 @@ mod tests {
 
     #[test]
     fn yaml_keeps_texts_that_look_like_something_else() {
-        let value = serde_json::json!({"a": "yes", "b": "8000/http", "c": "1.0", "d": ["off", "null", "~"], "e": "1:2"});
+        let value = serde_json::json!({"a": "yes", "b": "8000/http", "c": "1.0", "d": ["off", "null", "~", "y"], "e": "1:2",
+            "f": "1_000", "g": "0x1F", "h": "", "i": "é", "j": "a: b", "k": "on\nno", "l": true, "m": 5, "n": "2030-01-10"});
         let text = Format::Yaml.write(&value);
         assert_eq!(segue_domain::dsl::document(&text).unwrap().to_json(), value, "{text}");
     }

@@ -114,7 +114,7 @@ mod tests {
         let slice = |page: u64| Paging { page, per_page: 2 }.slice(1..=5);
         assert_eq!(slice(1), [1, 2]);
         assert_eq!(slice(3), [5]);
-        assert_eq!(slice(4), []);
-        assert_eq!(slice(u64::MAX), []);
+        assert!(slice(4).is_empty());
+        assert!(slice(u64::MAX).is_empty());
     }
 }

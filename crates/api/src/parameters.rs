@@ -21,7 +21,7 @@ impl Parameters {
 
     /// The first value of `name`.
     pub fn first(&self, name: &str) -> Option<&str> {
-        self.all(name).next()
+        self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
     /// All values of `name`, in order.

@@ -54,11 +54,6 @@ impl Failure {
         self
     }
 
-    /// The type of the problem.
-    pub fn kind(&self) -> ProblemKind {
-        self.kind
-    }
-
     /// What is logged, when the client is not told.
     pub fn inside(&self) -> Option<&str> {
         self.inside.as_deref()

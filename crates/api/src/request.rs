@@ -16,6 +16,7 @@ use segue_domain::event::Position;
 use segue_domain::problem::ProblemKind;
 use serde_json::Value;
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::Instant;
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -40,6 +41,7 @@ pub struct Request {
     /// The body; empty when it is white space only.
     pub body: String,
     http: HttpRequest,
+    running: Option<Arc<Running>>,
 }
 
 /// What a route answers.
@@ -48,7 +50,9 @@ pub type Answer = Result<HttpResponse, Failure>;
 impl Request {
     /// Store, workers and drivers, once they are there.
     pub fn running(&self) -> Result<&Running, Failure> {
-        self.service.running()
+        self.running.as_deref().ok_or_else(|| {
+            Failure::new(ProblemKind::NotReady, "the log is being replayed").hint("try again in a moment")
+        })
     }
 
     /// A parameter of the path, percent-decoded.
@@ -121,7 +125,8 @@ impl Request {
         }
         let parameters = Parameters::parse(http.query_string())?;
         let body = read_body(payload, service.config.settings.api.max_body.0).await?;
-        Ok(Self { service, id, format, parameters, body, http })
+        let running = service.running();
+        Ok(Self { service, id, format, parameters, body, http, running })
     }
 }
 
@@ -224,11 +229,11 @@ async fn answer<F: Future<Output = Answer>>(
     let format = accepted(&http);
     let limit = service.config.settings.api.response_timeout.0;
     let answered = async {
-        if gated {
-            service.running()?;
-        }
         let format = if negotiated { format.clone()? } else { Format::Json };
         let request = Request::read(http, service.clone(), id.clone(), format, payload).await?;
+        if gated {
+            request.running()?;
+        }
         route(request).await
     };
     let answered = AssertUnwindSafe(tokio::time::timeout(limit, answered)).catch_unwind().await;

@@ -17,6 +17,7 @@ use segue_workers::Workers;
 use std::any::Any;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
@@ -117,8 +118,8 @@ impl Serving {
         if let Some(starting) = self.starting.take() {
             starting.abort();
         }
-        if let Ok(service) = std::sync::Arc::try_unwrap(self.service.into_inner())
-            && let Some(running) = service.into_running()
+        // The server is gone and its requests with it, so that nobody else holds what runs.
+        if let Some(running) = self.service.take().and_then(Arc::into_inner)
             && tokio::time::timeout(WORKERS_STOP, running.workers.stop()).await.is_err()
         {
             tracing::warn!("the workers did not stop within {} s", WORKERS_STOP.as_secs());

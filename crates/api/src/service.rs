@@ -1,13 +1,11 @@
 //! What all requests share: the configuration, and, once the log is replayed, the store, the workers and the drivers.
 
 use crate::config::Config;
-use crate::problem::Failure;
-use segue_domain::problem::ProblemKind;
 use segue_domain::store::Store;
 use segue_workers::Workers;
 use segue_workers::containers::ContainerDriver;
 use segue_workers::gateways::GatewayDriver;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use time::OffsetDateTime;
 use tokio::sync::{Semaphore, watch};
 use uuid::Uuid;
@@ -24,7 +22,7 @@ pub struct Service {
     pub streams: Arc<Semaphore>,
     /// Becomes true when the service is about to stop; streams end then.
     pub stopping: watch::Sender<bool>,
-    running: OnceLock<Running>,
+    running: RwLock<Option<Arc<Running>>>,
 }
 
 /// What is there once the log is replayed.
@@ -51,25 +49,22 @@ impl Service {
             running_since: OffsetDateTime::now_utc(),
             streams,
             stopping: watch::Sender::new(false),
-            running: OnceLock::new(),
+            running: RwLock::default(),
         }
     }
 
     /// Says that the log is replayed.
     pub fn start(&self, running: Running) {
-        // A service is started once; a second call changes nothing.
-        let _ = self.running.set(running);
+        *self.running.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(running));
     }
 
-    /// What is there once the log is replayed; until then every request is refused.
-    pub fn running(&self) -> Result<&Running, Failure> {
-        self.running.get().ok_or_else(|| {
-            Failure::new(ProblemKind::NotReady, "the log is being replayed").hint("try again in a moment")
-        })
+    /// What is there between the replay of the log and the stop.
+    pub fn running(&self) -> Option<Arc<Running>> {
+        self.running.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Takes everything away that runs, to stop it.
-    pub fn into_running(self) -> Option<Running> {
-        self.running.into_inner()
+    /// Takes everything away that runs, to stop it. Requests under way may still hold it.
+    pub fn take(&self) -> Option<Arc<Running>> {
+        self.running.write().unwrap_or_else(PoisonError::into_inner).take()
     }
 }

@@ -8,7 +8,7 @@ use segue_domain::state::State;
 use segue_domain::store::replay;
 use segue_workers::containers::ContainerDriver;
 use segue_workers::driver;
-use segue_workers::gateways::haproxy;
+use segue_workers::gateways::haproxy::HaproxyDriver;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -90,7 +90,7 @@ pub async fn down(settings: &Settings) -> Result<String, ToolError> {
     let _log = open(&settings.log_directory())?;
     let stopped = stop_haproxy(settings).await?;
     let instances = if settings.process_directory().is_dir() { stop_processes(settings).await? } else { 0 };
-    let haproxy = if stopped { "HAProxy ended" } else { "no HAProxy ran" };
+    let haproxy = if stopped { "HAProxy ended" } else { "HAProxy was never started here" };
     Ok(format!("{haproxy}, {instances} process instances ended"))
 }
 
@@ -119,8 +119,10 @@ async fn stop_haproxy(settings: &Settings) -> Result<bool, ToolError> {
     if !settings.haproxy_directory().is_dir() {
         return Ok(false);
     }
-    let stopped = haproxy::shut_down(&drivers::haproxy_settings(settings)).await;
-    stopped.map_err(|error| ToolError::Failed { name: "haproxy", error })
+    let failed = |error| ToolError::Failed { name: "haproxy", error };
+    let driver = HaproxyDriver::new(drivers::haproxy_settings(settings)).map_err(failed)?;
+    driver.shutdown().await.map_err(failed)?;
+    Ok(true)
 }
 
 async fn stop_processes(settings: &Settings) -> Result<usize, ToolError> {

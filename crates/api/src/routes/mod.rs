@@ -9,8 +9,6 @@ mod statics;
 mod stream;
 mod system;
 
-pub use probes::{live, ready};
-
 use crate::documents::{self, Documents};
 use crate::problem::Failure;
 use crate::request::{Answer, Request, Route, refuse};

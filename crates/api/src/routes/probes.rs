@@ -14,12 +14,12 @@ const PING_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// 200 as long as the process answers.
 #[expect(clippy::unused_async, reason = "routes are asynchronous functions")]
-pub async fn live(_request: Request) -> Answer {
+pub(super) async fn live(_request: Request) -> Answer {
     Ok(HttpResponse::Ok().content_type("text/plain").body("live\n"))
 }
 
 /// 200 once the log is replayed, takes writes, and all drivers answer.
-pub async fn ready(request: Request) -> Answer {
+pub(super) async fn ready(request: Request) -> Answer {
     let reasons = reasons(request.running()?).await;
     if reasons.is_empty() {
         return Ok(HttpResponse::Ok().content_type("text/plain").body("ready\n"));
