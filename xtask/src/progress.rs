@@ -19,6 +19,7 @@ const LINES_KEPT_MAX: usize = 2_000;
 #[derive(Clone, Debug)]
 pub struct Progress {
     interrupted: Arc<AtomicBool>,
+    may_be_interrupted: bool,
 }
 
 impl Progress {
@@ -31,7 +32,12 @@ impl Progress {
                 .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&interrupted)))
                 .context("signals cannot be watched")?;
         }
-        Ok(Self { interrupted })
+        Ok(Self { interrupted, may_be_interrupted: true })
+    }
+
+    /// For stopping what was started: these waits go on after Ctrl-C. A second Ctrl-C ends the program at once.
+    pub fn for_cleanup(&self) -> Self {
+        Self { interrupted: Arc::clone(&self.interrupted), may_be_interrupted: false }
     }
 
     /// Looks again and again until `look` breaks with a value. What it continues with is shown, and stands in the
@@ -91,7 +97,8 @@ impl Progress {
     }
 
     fn pause(&self, time: Duration) -> Result<()> {
-        ensure!(!self.interrupted.load(Ordering::Relaxed), "interrupted");
+        let interrupted = self.interrupted.load(Ordering::Relaxed);
+        ensure!(!(self.may_be_interrupted && interrupted), "interrupted");
         thread::park_timeout(time);
         Ok(())
     }
@@ -159,7 +166,7 @@ mod tests {
     use super::*;
 
     fn progress() -> Progress {
-        Progress { interrupted: Arc::new(AtomicBool::new(false)) }
+        Progress { interrupted: Arc::default(), may_be_interrupted: true }
     }
 
     #[test]
@@ -193,6 +200,18 @@ mod tests {
         let found: Result<()> =
             progress.wait("x", Duration::from_mins(1), || Ok(ControlFlow::Continue(String::new())));
         assert_eq!(found.unwrap_err().to_string(), "interrupted");
+        let cleanup = progress.for_cleanup();
+        assert!(cleanup.wait("x", Duration::ZERO, || Ok(ControlFlow::Break(()))).is_ok());
+        let mut looks = 0;
+        let goes_on = cleanup.wait("x", Duration::from_mins(1), || {
+            looks += 1;
+            Ok(if looks > 1 {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(String::new())
+            })
+        });
+        assert!(goes_on.is_ok());
     }
 
     #[test]

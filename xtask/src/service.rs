@@ -23,6 +23,9 @@ const GATEWAY_PORTS: RangeInclusive<u16> = 20_000..=25_000;
 /// How often a port is drawn before there seems to be none.
 const PORT_DRAWS_MAX: usize = 100;
 
+/// How the service is told where Docker listens.
+const DOCKER_SOCKET: &str = "SEGUE_CONTAINER_DRIVER__DOCKER__SOCKET";
+
 /// How instances run.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
 pub enum Containers {
@@ -78,7 +81,7 @@ impl Service {
         command.arg("serve").arg("--data").arg(&data).args(["--listen", &address.to_string()]);
         command.args(["--containers", settings.containers.word(), "--gateways", "haproxy"]);
         if let Some(socket) = settings.docker_socket {
-            command.env("SEGUE_CONTAINER_DRIVER__DOCKER__SOCKET", socket);
+            command.env(DOCKER_SOCKET, socket);
         }
         command.stdin(Stdio::null()).stdout(output).stderr(errors).process_group(0);
         progress::say(&crate::workspace::shown(&command));
@@ -123,20 +126,36 @@ impl Service {
         format!("the service's last lines ({}):\n{}", self.log.display(), last.join("\n"))
     }
 
-    /// The lines that stop the service and everything it started.
-    pub fn stop_lines(&self) -> String {
+    /// The line that stops the service and everything it started.
+    pub fn stop_line(&self) -> String {
+        let pid = self.pid();
+        let quoted = |path: &Path| {
+            let text = path.to_string_lossy();
+            shlex::try_quote(&text).map_or_else(|_| text.to_string(), std::borrow::Cow::into_owned)
+        };
+        let socket = self
+            .docker_socket
+            .as_deref()
+            .map(|socket| format!("{DOCKER_SOCKET}={} ", quoted(socket)));
+        let (program, data) = (quoted(&self.program), quoted(&self.data));
+        // The data belong to the service until it ended.
         format!(
-            "kill {}; {}",
-            self.pid(),
-            crate::workspace::shown(&self.down()).replacen("segue", &self.named(), 1)
+            "kill {pid}; tail --pid={pid} -f /dev/null; {}{program} down --data {data}",
+            socket.unwrap_or_default()
         )
     }
 
     /// Stops the service, then everything that it left running on purpose: HAProxy and instances.
     pub fn stop(&mut self, progress: &Progress) -> Result<()> {
-        self.stop_process(progress)?;
-        let output =
-            self.down().output().with_context(|| format!("{} down cannot be run", self.named()))?;
+        let stopped = self.stop_process(&progress.for_cleanup());
+        stopped.and(self.run_down())
+    }
+
+    fn run_down(&self) -> Result<()> {
+        let output = self
+            .down()
+            .output()
+            .with_context(|| format!("{} cannot be run", self.program.display()))?;
         let words = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "segue down failed ({}): {}", output.status, words.trim());
         Ok(())
@@ -182,13 +201,9 @@ impl Service {
         let mut command = Command::new(&self.program);
         command.arg("down").arg("--data").arg(&self.data);
         if let Some(socket) = &self.docker_socket {
-            command.env("SEGUE_CONTAINER_DRIVER__DOCKER__SOCKET", socket);
+            command.env(DOCKER_SOCKET, socket);
         }
         command
-    }
-
-    fn named(&self) -> String {
-        self.program.display().to_string()
     }
 }
 

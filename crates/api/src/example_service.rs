@@ -49,13 +49,17 @@ pub struct Options {
 pub fn run(options: &Options) -> Result<()> {
     let shared = Arc::new(Shared::new(options));
     let address = SocketAddr::from((options.host, options.port));
-    let served = if options.tcp {
+    let listener = std::net::TcpListener::bind(address)
+        .with_context(|| format!("example-service cannot listen at {address}"))?;
+    if options.tcp {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime.context("no runtime could be started")?.block_on(serve_tcp(address, shared))
+        runtime
+            .context("no runtime could be started")?
+            .block_on(async { serve_tcp(listener, shared, stop_signal()?).await })
     } else {
-        actix_web::rt::System::new().block_on(serve_http(address, shared))
-    };
-    served.with_context(|| format!("example-service at {address}"))
+        actix_web::rt::System::new()
+            .block_on(async { serve_http(listener, shared, stop_signal()?).await })
+    }
 }
 
 /// What every connection knows.
@@ -116,7 +120,11 @@ impl Drop for UnderWay {
     }
 }
 
-async fn serve_http(address: SocketAddr, shared: Arc<Shared>) -> Result<()> {
+async fn serve_http(
+    listener: std::net::TcpListener,
+    shared: Arc<Shared>,
+    stop: impl Future<Output = ()>,
+) -> Result<()> {
     let data = web::Data::from(Arc::clone(&shared));
     let server = HttpServer::new(move || {
         App::new()
@@ -130,14 +138,13 @@ async fn serve_http(address: SocketAddr, shared: Arc<Shared>) -> Result<()> {
     .keep_alive(KEEP_ALIVE)
     .shutdown_timeout(DRAIN_TIME_MAX.as_secs())
     .disable_signals()
-    .bind(address)?
+    .listen(listener)?
     .run();
     let handle = server.handle();
     let mut server = actix_web::rt::spawn(server);
     tokio::select! {
         ended = &mut server => Ok(ended.context("the server was lost")??),
-        asked = asked_to_stop() => {
-            asked?;
+        () = stop => {
             stop_http(&handle, &shared).await;
             Ok(())
         }
@@ -167,20 +174,24 @@ async fn answer(shared: web::Data<Shared>) -> HttpResponse {
         response.force_close();
     }
     let body = serde_json::json!({"version": shared.version, "instance": shared.instance});
-    let response = response.json(body);
-    drop(under_way);
-    response
+    // The connection's task writes the answer before it gives way to another one: the request is under way until then.
+    actix_web::rt::spawn(async move { drop(under_way) });
+    response.json(body)
 }
 
 async fn health() -> HttpResponse {
     HttpResponse::Ok().body("ok\n")
 }
 
-async fn serve_tcp(address: SocketAddr, shared: Arc<Shared>) -> Result<()> {
-    let listener = TcpListener::bind(address).await?;
+async fn serve_tcp(
+    listener: std::net::TcpListener,
+    shared: Arc<Shared>,
+    stop: impl Future<Output = ()>,
+) -> Result<()> {
+    listener.set_nonblocking(true)?;
+    let listener = TcpListener::from_std(listener)?;
     let free = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let asked = asked_to_stop();
-    tokio::pin!(asked);
+    tokio::pin!(stop);
     loop {
         let permit =
             Arc::clone(&free).acquire_owned().await.context("the semaphore is never closed")?;
@@ -194,10 +205,7 @@ async fn serve_tcp(address: SocketAddr, shared: Arc<Shared>) -> Result<()> {
                     drop(permit);
                 });
             }
-            asked = &mut asked => {
-                asked?;
-                break;
-            }
+            () = &mut stop => break,
         }
     }
     drop(listener);
@@ -227,14 +235,16 @@ async fn echo(stream: TcpStream, shared: &Arc<Shared>) -> std::io::Result<()> {
     Ok(())
 }
 
-async fn asked_to_stop() -> Result<()> {
+/// Completes with TERM or Ctrl-C, which are watched from the call on.
+fn stop_signal() -> Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate()).context("TERM cannot be watched")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("Ctrl-C cannot be watched")?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
-    Ok(())
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
 }
 
 fn share(text: &str) -> Result<f64, String> {
@@ -311,17 +321,54 @@ mod tests {
         assert_eq!(answer, format!("7 {instance} hello\n7 {instance} there\n"));
     }
 
-    #[tokio::test]
-    async fn stopping_waits_for_what_is_under_way() {
-        let shared = Arc::new(Shared::new(&options()));
-        let under_way = shared.begin();
-        let draining = tokio::spawn({
+    /// Serves, stops while a request is under way, and returns what its client and an idle one read until the end.
+    async fn stop_under_way(tcp: bool, request: &'static [u8]) -> (String, String) {
+        let shared = Arc::new(Shared::new(&Options { delay_ms: 50, ..options() }));
+        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap();
+        let (ask, asked) = tokio::sync::oneshot::channel::<()>();
+        let stop = async move { asked.await.unwrap_or_default() };
+        let serving = actix_web::rt::spawn({
             let shared = Arc::clone(&shared);
-            async move { shared.stop_and_drain().await }
+            async move {
+                if tcp {
+                    serve_tcp(listener, shared, stop).await
+                } else {
+                    serve_http(listener, shared, stop).await
+                }
+            }
         });
-        tokio::task::yield_now().await;
-        assert!(!draining.is_finished());
-        drop(under_way);
-        draining.await.unwrap();
+        let mut idle = TcpStream::connect(address).await.unwrap();
+        let mut busy = TcpStream::connect(address).await.unwrap();
+        busy.write_all(request).await.unwrap();
+        shared.under_way.subscribe().wait_for(|count| *count == 1).await.unwrap();
+        ask.send(()).unwrap();
+        serving.await.unwrap().unwrap();
+        assert!(TcpStream::connect(address).await.is_err(), "the listener is closed");
+        let mut texts = (String::new(), String::new());
+        busy.read_to_string(&mut texts.0).await.unwrap();
+        // Only the end of the process closes a connection that is merely kept open.
+        drop(idle.shutdown().await);
+        idle.read_to_string(&mut texts.1).await.unwrap_or_default();
+        texts
+    }
+
+    #[actix_web::test]
+    async fn stopping_finishes_the_http_request_under_way() {
+        let (busy, idle) = stop_under_way(false, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
+        assert!(
+            busy.starts_with("HTTP/1.1 200 OK") && busy.contains("connection: close"),
+            "{busy}"
+        );
+        assert!(busy.contains("\"version\":\"7\""), "{busy}");
+        assert_eq!(idle, "");
+    }
+
+    #[actix_web::test]
+    async fn stopping_finishes_the_line_under_way() {
+        let (busy, idle) = stop_under_way(true, b"hello\n").await;
+        assert!(busy.starts_with("7 ") && busy.ends_with(" hello\n"), "{busy}");
+        assert_eq!(idle, "");
     }
 }

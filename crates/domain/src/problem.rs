@@ -8,7 +8,8 @@ use std::fmt;
 /// Why something was refused: one or more problems of the same stage, in document order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problems {
-    first: Problem,
+    /// Boxed, so that a `Result` is small where all is well.
+    first: Box<Problem>,
     rest: Vec<Problem>,
 }
 
@@ -65,7 +66,7 @@ impl Problems {
     pub fn of(list: Vec<Problem>) -> Option<Self> {
         let mut list = list.into_iter();
         let first = list.next()?;
-        Some(Self { first, rest: list.collect() })
+        Some(Self { first: Box::new(first), rest: list.collect() })
     }
 
     /// `Ok` when `list` is empty.
@@ -80,19 +81,22 @@ impl Problems {
 
     /// All problems.
     pub fn iter(&self) -> impl Iterator<Item = &Problem> {
-        std::iter::once(&self.first).chain(&self.rest)
+        std::iter::once(&*self.first).chain(&self.rest)
     }
 
     /// The same problems, each changed by `change`: to prefix pointers, or to fill in places.
     #[must_use]
     pub fn map(self, mut change: impl FnMut(Problem) -> Problem) -> Self {
-        Self { first: change(self.first), rest: self.rest.into_iter().map(change).collect() }
+        Self {
+            first: Box::new(change(*self.first)),
+            rest: self.rest.into_iter().map(change).collect(),
+        }
     }
 }
 
 impl From<Problem> for Problems {
     fn from(first: Problem) -> Self {
-        Self { first, rest: Vec::new() }
+        Self { first: Box::new(first), rest: Vec::new() }
     }
 }
 
@@ -174,7 +178,7 @@ catalogue! {
     UnsupportedGatewayName = "unsupported-gateway-name", "Illegal name of a gateway";
     UnsupportedRoutePath = "unsupported-route-path", "A route path has no or more than four segments";
     InvalidGatewayPort = "invalid-gateway-port", "The port of a gateway is outside 0 to 65535";
-    UnsupportedPathRewrite = "unsupported-path-rewrite", "A rewrite is not of the form NEW_PATH if CONDITION";
+    UnsupportedPathRewrite = "unsupported-path-rewrite", "A rewrite is not of the form `NEW_PATH if CONDITION`";
     UnavailableGatewayPort = "unavailable-gateway-port", "The port is used by another gateway";
     InternalGatewayCreate = "internal-gateway-create", "Internal gateways come with their deployment";
     InternalGatewayUpdate = "internal-gateway-update", "The routes of an internal gateway belong to its deployment";

@@ -71,11 +71,17 @@ impl Store {
         let state = replay(&log)?;
         let durable = ArcSwap::from_pointee(state.clone());
         let sequenced = Mutex::default();
-        Ok(Self { shared: Arc::new(Shared { log, rules, head: Mutex::new(state), sequenced, durable }) })
+        Ok(Self {
+            shared: Arc::new(Shared { log, rules, head: Mutex::new(state), sequenced, durable }),
+        })
     }
 
     /// Decides `command`, appends its events as one atomic batch and answers once they are durable.
-    pub async fn execute(&self, command: &Command, context: &Context) -> Result<Executed, ExecuteError> {
+    pub async fn execute(
+        &self,
+        command: &Command,
+        context: &Context,
+    ) -> Result<Executed, ExecuteError> {
         let (pending, state) = {
             let mut head = self.shared.head.lock().unwrap_or_else(PoisonError::into_inner);
             let events = decide(&head, command, context, &self.shared.rules)?;
@@ -84,7 +90,8 @@ impl Store {
             }
             let drafts = events.into_iter().map(|event| draft(event, command, context)).collect();
             // Held over the append, so that whoever sees its records also finds the state that they make.
-            let mut sequenced = self.shared.sequenced.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut sequenced =
+                self.shared.sequenced.lock().unwrap_or_else(PoisonError::into_inner);
             let pending = self.shared.log.append(drafts, &Expect::Any)?;
             for record in pending.records() {
                 head.apply(record);
@@ -112,7 +119,8 @@ impl Store {
     pub fn state(&self) -> Arc<State> {
         let last = self.shared.log.last();
         if self.shared.durable.load().position() < last {
-            let mut sequenced = self.shared.sequenced.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut sequenced =
+                self.shared.sequenced.lock().unwrap_or_else(PoisonError::into_inner);
             let mut newest = None;
             while sequenced.front().is_some_and(|state| state.position() <= last) {
                 newest = sequenced.pop_front();
@@ -171,7 +179,8 @@ pub fn replay(log: &Log) -> Result<State, ReadError> {
 }
 
 fn draft(event: crate::event::Event, command: &Command, context: &Context) -> Draft {
-    let origin = if matches!(command, Command::Post(_)) { Origin::External } else { Origin::Service };
+    let origin =
+        if matches!(command, Command::Post(_)) { Origin::External } else { Origin::Service };
     let provenance = Provenance {
         actor: context.actor.clone(),
         cause: context.cause,

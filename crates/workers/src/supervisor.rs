@@ -79,7 +79,13 @@ impl Workers {
 
     /// How every worker is, by name.
     pub fn status(&self) -> Vec<WorkerStatus> {
-        self.shared.status.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        self.shared
+            .status
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .values()
+            .cloned()
+            .collect()
     }
 
     /// Ends the workers after the turns under way. What they made goes on running.
@@ -99,7 +105,13 @@ async fn supervise(shared: Arc<Shared>) {
     let (gateways_wake, wake) = watch::channel(from);
     let worker = GatewaysWorker::new(Arc::clone(&shared.gateways), shared.settings.clone());
     let driver_changes = vec![shared.gateways.changes().subscribe()];
-    tasks.spawn(run("gateways".to_owned(), Arc::clone(&shared), Box::new(worker), wake, driver_changes));
+    tasks.spawn(run(
+        "gateways".to_owned(),
+        Arc::clone(&shared),
+        Box::new(worker),
+        wake,
+        driver_changes,
+    ));
 
     let mut wakes: BTreeMap<String, watch::Sender<Position>> = BTreeMap::new();
     for name in known_deployments(&shared).await {
@@ -108,7 +120,7 @@ async fn supervise(shared: Arc<Shared>) {
     let mut records = shared.store.subscribe(from);
     loop {
         tokio::select! {
-            _ = stopping.wait_for(|stopping| *stopping) => break,
+            () = stopped(&mut stopping) => break,
             record = records.next() => match record {
                 Some(Ok(record)) => {
                     gateways_wake.send_replace(record.position);
@@ -142,7 +154,9 @@ async fn known_deployments(shared: &Shared) -> Vec<String> {
     for driver in &shared.containers {
         match driver.deployments().await {
             Ok(found) => names.extend(found),
-            Err(error) => tracing::warn!(driver = driver.name(), %error, "cannot list what is left outside"),
+            Err(error) => {
+                tracing::warn!(driver = driver.name(), %error, "cannot list what is left outside")
+            }
         }
     }
     names.sort();
@@ -175,9 +189,16 @@ fn start_deployment(
     // The last digits of a fresh identifier are random.
     let suffixes = Box::new(|| Uuid::new_v4().simple().to_string()[20..].to_owned());
     let settings = shared.settings.clone();
-    let worker = DeploymentWorker::new(name.to_owned(), shared.containers.clone(), settings, suffixes);
+    let worker =
+        DeploymentWorker::new(name.to_owned(), shared.containers.clone(), settings, suffixes);
     let changes = shared.containers.iter().map(|driver| driver.changes().subscribe()).collect();
-    tasks.spawn(run(format!("deployments:{name}"), Arc::clone(shared), Box::new(worker), wake, changes));
+    tasks.spawn(run(
+        format!("deployments:{name}"),
+        Arc::clone(shared),
+        Box::new(worker),
+        wake,
+        changes,
+    ));
 }
 
 /// Takes turns until the service stops, or nothing is left to do for good.
@@ -214,7 +235,7 @@ async fn run(
         let sleep = [again_after, period].into_iter().flatten().min();
         delay = shared.settings.period;
         tokio::select! {
-            _ = stopping.wait_for(|stopping| *stopping) => break,
+            () = stopped(&mut stopping) => break,
             changed = wake.changed() => if changed.is_err() { break },
             () = any_changed(&mut driver_changes) => {}
             _ = cycle.changed() => {}
@@ -231,7 +252,8 @@ async fn take_turn(
     cause: Position,
 ) -> Result<Option<Duration>, ()> {
     let correlation = Uuid::now_v7().to_string();
-    let outcome = turn::take(&shared.store, worker, OffsetDateTime::now_utc(), cause, &correlation).await;
+    let outcome =
+        turn::take(&shared.store, worker, OffsetDateTime::now_utc(), cause, &correlation).await;
     let trouble = outcome.as_ref().err().map(ToString::to_string);
     let known = {
         let mut status = shared.status.lock().unwrap_or_else(PoisonError::into_inner);
@@ -256,7 +278,8 @@ async fn take_turn(
 
 /// A driver's trouble is published each time it changes.
 async fn report_failure(shared: &Shared, worker: &dyn Worker, words: String, correlation: &str) {
-    let component = if worker.actor() == "worker:gateways" { "gateway_driver" } else { "container_driver" };
+    let component =
+        if worker.actor() == "worker:gateways" { "gateway_driver" } else { "container_driver" };
     let context = Context {
         now: OffsetDateTime::now_utc(),
         actor: worker.actor(),
@@ -293,6 +316,12 @@ async fn any_changed(receivers: &mut [watch::Receiver<u64>]) {
         // The driver is gone; nothing will change any more.
         std::future::pending::<()>().await;
     }
+}
+
+/// Returns when the service stops.
+async fn stopped(stopping: &mut watch::Receiver<bool>) {
+    // An error says that the supervisor is gone, which is a stop, too.
+    drop(stopping.wait_for(|stopping| *stopping).await);
 }
 
 async fn sleep_for(duration: Option<Duration>) {

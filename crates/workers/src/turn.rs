@@ -14,7 +14,7 @@ use time::OffsetDateTime;
 
 /// Something that brings the outside in line with the state. It holds no truth.
 #[async_trait]
-pub trait Worker: Send {
+pub trait Worker: Send + Sync {
     /// Who reports, as records say it: `worker:gateways`.
     fn actor(&self) -> String;
 
@@ -53,8 +53,12 @@ pub async fn take(
     let state = store.state();
     let turn = worker.turn(&state, now).await?;
     if !turn.reports.is_empty() {
-        let context =
-            Context { now, actor: worker.actor(), cause: Some(cause), correlation: correlation.to_owned() };
+        let context = Context {
+            now,
+            actor: worker.actor(),
+            cause: Some(cause),
+            correlation: correlation.to_owned(),
+        };
         let commands = turn.reports.iter().cloned().map(Command::Report).collect();
         store.execute(&Command::All(commands), &context).await?;
     }

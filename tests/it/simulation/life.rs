@@ -5,9 +5,9 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, RngExt};
 use segue_domain::artifact::{
-    Argument, Blueprint, BlueprintCluster, BlueprintGateway, BlueprintService, Breed, BreedReference, Cpu, Deployable,
-    Gateway, Intention, Memory, Metadata, Percentage, PhaseName, Port, PortType, Route, RoutePath, Scale,
-    ScaleReference, Traits,
+    Argument, Blueprint, BlueprintCluster, BlueprintGateway, BlueprintService, Breed,
+    BreedReference, Cpu, Deployable, Gateway, Intention, Memory, Metadata, Percentage, PhaseName,
+    Port, PortType, Route, RoutePath, Scale, ScaleReference, Traits,
 };
 use segue_domain::command::{Artifact, Command, Store, Submission, Verb};
 use segue_domain::dsl::DeploymentBody;
@@ -46,10 +46,12 @@ impl Life {
             22..28 => self.delete(),
             28..32 => self.crash_instance(),
             32..36 => self.fail_driver(),
-            36..39 => self.world.kill_service(),
-            39..43 => self.killed_in_the_middle_of_a_turn(),
-            43..46 => self.lose_proxy(),
-            46..60 => self.pass_time(),
+            36..38 => self.world.calm(),
+            38..40 => self.carry(),
+            40..43 => self.world.kill_service(),
+            43..46 => self.killed_in_the_middle_of_a_turn(),
+            46..48 => self.lose_proxy(),
+            48..60 => self.pass_time(),
             _ => self.turn(),
         }
         self.check_always();
@@ -81,21 +83,47 @@ impl Life {
         let mut running: BTreeMap<(String, String, String), u32> = BTreeMap::new();
         for instance in self.world.containers.instances() {
             let owner = instance.owner.clone();
-            assert_eq!(instance.condition, Condition::Running, "{}\n{}", instance.name, self.world.story());
+            assert_eq!(
+                instance.condition,
+                Condition::Running,
+                "{}\n{}",
+                instance.name,
+                self.world.story()
+            );
             *running.entry((owner.deployment, owner.cluster, owner.service)).or_default() += 1;
         }
         for (name, stored) in state.deployments() {
             for (cluster, service) in stored.artifact.services() {
                 let key = (name.clone(), cluster.to_owned(), service.breed.name.clone());
                 let found = running.remove(&key).unwrap_or_default();
-                assert_eq!(service.status.intention, Intention::Deployment, "{key:?} stays\n{}", self.world.story());
-                assert_eq!(service.status.phase.name, PhaseName::Done, "{key:?}\n{}", self.world.story());
+                assert_eq!(
+                    service.status.intention,
+                    Intention::Deployment,
+                    "{key:?} stays\n{}",
+                    self.world.story()
+                );
+                assert_eq!(
+                    service.status.phase.name,
+                    PhaseName::Done,
+                    "{key:?}\n{}",
+                    self.world.story()
+                );
                 assert_eq!(found, service.scale.instances, "{key:?}\n{}", self.world.story());
-                assert_eq!(service.instances.len(), found as usize, "{key:?}\n{}", self.world.story());
+                assert_eq!(
+                    service.instances.len(),
+                    found as usize,
+                    "{key:?}\n{}",
+                    self.world.story()
+                );
             }
         }
         assert!(running.is_empty(), "wanted by nobody: {running:?}\n{}", self.world.story());
-        assert_eq!(self.world.gateways.configuration(), configuration(&state), "{}", self.world.story());
+        assert_eq!(
+            self.world.served(),
+            configuration(&state),
+            "{}",
+            self.world.story()
+        );
         let replayed = replay(self.world.store.log()).expect("the log reads");
         assert_eq!(replayed, *state, "{}", self.world.story());
         assert_eq!(replayed.hash(), state.hash());
@@ -111,7 +139,7 @@ impl Life {
             .filter(|instance| instance.condition == Condition::Running)
             .map(|instance| instance.name)
             .collect();
-        for gateway in self.world.gateways.configuration().gateways {
+        for gateway in self.world.served().gateways {
             for route in gateway.routes {
                 for target in route.targets.iter().filter(|target| !target.draining) {
                     assert!(
@@ -128,7 +156,11 @@ impl Life {
         let mut ports = BTreeSet::new();
         for stored in state.gateways().values() {
             let number = stored.gateway.port.number;
-            assert!(number == 0 || ports.insert(number), "port {number} was given twice\n{}", self.world.story());
+            assert!(
+                number == 0 || ports.insert(number),
+                "port {number} was given twice\n{}",
+                self.world.story()
+            );
         }
         for stored in state.deployments().values() {
             for (_, service) in stored.artifact.services() {
@@ -144,7 +176,7 @@ impl Life {
         let body = self.blueprint();
         self.execute(&Command::Deploy {
             name: name.to_owned(),
-            body: Box::new(DeploymentBody::Blueprint(body)),
+            body: Box::new(DeploymentBody::Blueprint(Box::new(body))),
             submission: submission(Verb::Update),
         });
     }
@@ -152,7 +184,8 @@ impl Life {
     /// Other weights at some gateway.
     fn shift(&mut self) {
         let state = self.world.store.state();
-        let published: Vec<_> = state.published_gateways().map(|(_, stored)| stored.gateway.clone()).collect();
+        let published: Vec<_> =
+            state.published_gateways().map(|(_, stored)| stored.gateway.clone()).collect();
         let Some(gateway) = published.choose(&mut self.random) else { return };
         let mut gateway = (**gateway).clone();
         let full = self.random.random_range(0..gateway.routes.len());
@@ -169,12 +202,23 @@ impl Life {
             .iter()
             .flat_map(|(name, stored)| {
                 let services = stored.artifact.services();
-                services.map(|(cluster, service)| (name.clone(), cluster.to_owned(), service.breed.name.clone()))
+                services.map(|(cluster, service)| {
+                    (name.clone(), cluster.to_owned(), service.breed.name.clone())
+                })
             })
             .collect::<Vec<_>>();
-        let Some((deployment, cluster, service)) = services.choose(&mut self.random).cloned() else { return };
+        let Some((deployment, cluster, service)) = services.choose(&mut self.random).cloned()
+        else {
+            return;
+        };
         let scale = self.any_scale();
-        self.execute(&Command::Scale { deployment, cluster, service, scale, submission: submission(Verb::Update) });
+        self.execute(&Command::Scale {
+            deployment,
+            cluster,
+            service,
+            scale,
+            submission: submission(Verb::Update),
+        });
     }
 
     fn delete(&mut self) {
@@ -189,12 +233,16 @@ impl Life {
                     breed: BreedReference::Inline(Box::new(service.breed.clone())),
                     ..plain_service(BreedReference::Reference(String::new()))
                 };
-                body.clusters.entry(cluster.to_owned()).or_insert_with(BlueprintCluster::default).services.push(named);
+                body.clusters
+                    .entry(cluster.to_owned())
+                    .or_insert_with(BlueprintCluster::default)
+                    .services
+                    .push(named);
             }
         }
         self.execute(&Command::Undeploy {
             name: name.to_owned(),
-            body: Box::new(DeploymentBody::Blueprint(body)),
+            body: Box::new(DeploymentBody::Blueprint(Box::new(body))),
             submission: submission(Verb::Delete),
         });
     }
@@ -216,8 +264,15 @@ impl Life {
         self.world.fail_something(self.random.random_range(0..4), times, &error);
     }
 
+    /// Requests under way keep some instances for a while.
+    fn carry(&mut self) {
+        let names = self.world.containers.instances().into_iter().map(|instance| instance.name);
+        let kept: BTreeSet<String> = names.filter(|_| self.random.random_bool(0.3)).collect();
+        self.world.carry(kept);
+    }
+
     fn lose_proxy(&mut self) {
-        self.world.gateways.crash();
+        self.world.gateways.lose();
     }
 
     fn killed_in_the_middle_of_a_turn(&mut self) {
@@ -255,11 +310,14 @@ impl Life {
             if self.random.random_bool(0.5) {
                 let version = self.random.random_range(1..4);
                 let service = self.service(cluster, version);
-                let content = BlueprintCluster { services: vec![service], ..BlueprintCluster::default() };
+                let content =
+                    BlueprintCluster { services: vec![service], ..BlueprintCluster::default() };
                 blueprint.clusters.insert(cluster.to_owned(), content);
             }
         }
-        if let Some(cluster) = blueprint.clusters.keys().next().cloned().filter(|_| self.random.random_bool(0.5)) {
+        if let Some(cluster) =
+            blueprint.clusters.keys().next().cloned().filter(|_| self.random.random_bool(0.5))
+        {
             let number = self.random.random_range(9000..9004);
             let path = RoutePath::of([&cluster, "http"]);
             let gateway = Gateway {
@@ -283,7 +341,11 @@ impl Life {
         if delay > 0 {
             dialects.insert("simulated".to_owned(), json!({ "delay": delay }));
         }
-        BlueprintService { scale, dialects, ..plain_service(BreedReference::Inline(Box::new(breed))) }
+        BlueprintService {
+            scale,
+            dialects,
+            ..plain_service(BreedReference::Inline(Box::new(breed)))
+        }
     }
 
     /// The front depends on any version of the store; definitions of one name differ now and then.
@@ -291,14 +353,20 @@ impl Life {
         let mut environment_variables = Traits::new();
         let mut dependencies = indexmap::IndexMap::new();
         if cluster == "front" && self.random.random_bool(0.3) {
-            dependencies.insert("store".to_owned(), BreedReference::Reference("store:*".to_owned()));
-            environment_variables.insert("STORE".to_owned(), Some("$store.host:$store.ports.http".to_owned()));
+            dependencies
+                .insert("store".to_owned(), BreedReference::Reference("store:*".to_owned()));
+            environment_variables
+                .insert("STORE".to_owned(), Some("$store.host:$store.ports.http".to_owned()));
         }
-        environment_variables.insert("MODE".to_owned(), Some(self.random.random_range(0..2).to_string()));
+        environment_variables
+            .insert("MODE".to_owned(), Some(self.random.random_range(0..2).to_string()));
         Breed {
             name: format!("{cluster}:{version}"),
             metadata: Metadata::new(),
-            deployable: Deployable { kind: "container/docker".to_owned(), definition: format!("{cluster}:{version}") },
+            deployable: Deployable {
+                kind: "container/docker".to_owned(),
+                definition: format!("{cluster}:{version}"),
+            },
             ports: [("http".to_owned(), Port::new(8080, PortType::Http))].into_iter().collect(),
             environment_variables,
             constants: Traits::new(),

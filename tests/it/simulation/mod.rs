@@ -30,13 +30,18 @@ fn after_quiet_time_what_runs_is_what_is_wanted() {
             .map(|thread| {
                 scope.spawn(move || {
                     let own = (0..seeds).filter(|seed| seed % THREADS == thread);
-                    own.filter(|seed| catch_unwind(AssertUnwindSafe(|| live(*seed))).is_err()).take(3).collect::<Vec<_>>()
+                    own.filter(|seed| catch_unwind(AssertUnwindSafe(|| live(*seed))).is_err())
+                        .take(3)
+                        .collect::<Vec<_>>()
                 })
             })
             .collect();
         threads.into_iter().flat_map(|thread| thread.join().expect("lives are caught")).collect()
     });
-    assert!(failed.is_empty(), "these seeds failed, see above: {failed:?}; replay one with SEGUE_SEED=<seed>");
+    assert!(
+        failed.is_empty(),
+        "these seeds failed, see above: {failed:?}; replay one with SEGUE_SEED=<seed>"
+    );
 }
 
 fn live(seed: u64) {

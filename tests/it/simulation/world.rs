@@ -10,7 +10,8 @@ use segue_workers::containers::SimulatedContainers;
 use segue_workers::containers::simulated::Operation;
 use segue_workers::deployments::DeploymentWorker;
 use segue_workers::driver::Error;
-use segue_workers::gateways::SimulatedGateways;
+use segue_workers::gateways::simulated::{Behaviour, SimulatedGateways};
+use segue_workers::gateways::Configuration;
 use segue_workers::routing::GatewaysWorker;
 use segue_workers::turn::{self, Worker};
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,7 +24,7 @@ use time::{Duration, OffsetDateTime};
 pub struct World {
     pub store: Store,
     pub containers: SimulatedContainers,
-    pub gateways: SimulatedGateways,
+    pub gateways: Arc<SimulatedGateways>,
     now: OffsetDateTime,
     service: Service,
     suffix: Arc<AtomicU64>,
@@ -38,7 +39,7 @@ struct Service {
 impl World {
     pub fn new() -> Self {
         let log = Log::in_memory().expect("a log in memory opens");
-        let gateways = SimulatedGateways::new();
+        let gateways = Arc::new(SimulatedGateways::default());
         Self {
             store: Store::new(log, Rules::default()).expect("an empty log replays"),
             containers: SimulatedContainers::new(),
@@ -56,8 +57,12 @@ impl World {
 
     /// A user's wish; being refused is an answer.
     pub fn execute(&mut self, command: &Command) {
-        let context =
-            Context { now: self.now, actor: "user".to_owned(), cause: None, correlation: "request".to_owned() };
+        let context = Context {
+            now: self.now,
+            actor: "user".to_owned(),
+            cause: None,
+            correlation: "request".to_owned(),
+        };
         // The refusals themselves are tested elsewhere.
         drop(block_on(self.store.execute(command, &context)));
     }
@@ -94,7 +99,8 @@ impl World {
 
     /// The service is killed and started again: only the log and what runs are left.
     pub fn kill_service(&mut self) {
-        self.store = Store::new(self.store.log().clone(), Rules::default()).expect("the log replays");
+        self.store =
+            Store::new(self.store.log().clone(), Rules::default()).expect("the log replays");
         self.service = Service::new(&self.gateways);
     }
 
@@ -103,14 +109,23 @@ impl World {
             0 => self.containers.fail(Operation::Start, times, error),
             1 => self.containers.fail(Operation::Stop, times, error),
             2 => self.containers.fail(Operation::Observe, times, error),
-            _ => self.gateways.fail(times, error),
+            _ => self.gateways.behave(|behaviour| behaviour.error = Some(error.clone())),
         }
     }
 
-    /// No driver fails any more.
+    /// The proxy works again, and no request hangs.
     pub fn calm(&mut self) {
-        self.containers.calm();
-        self.gateways.calm();
+        self.gateways.behave(|behaviour| *behaviour = Behaviour::default());
+    }
+
+    /// Requests keep the instances in `names`.
+    pub fn carry(&mut self, names: BTreeSet<String>) {
+        self.gateways.behave(|behaviour| behaviour.carrying = names);
+    }
+
+    /// What the proxy serves.
+    pub fn served(&self) -> Configuration {
+        self.gateways.applied().unwrap_or_default()
     }
 
     /// Everything that was recorded, for whoever has to understand a failure.
@@ -136,7 +151,8 @@ impl World {
 
     fn names(&self) -> Vec<String> {
         let known = self.store.state().deployments().keys().cloned().collect::<BTreeSet<_>>();
-        let left = self.containers.instances().into_iter().map(|instance| instance.owner.deployment);
+        let left =
+            self.containers.instances().into_iter().map(|instance| instance.owner.deployment);
         known.into_iter().chain(left).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
@@ -145,7 +161,12 @@ impl World {
         let containers = self.containers.clone();
         self.service.deployments.entry(name.to_owned()).or_insert_with(|| {
             let next = move || suffix.fetch_add(1, Ordering::Relaxed).to_string();
-            DeploymentWorker::new(name.to_owned(), vec![Arc::new(containers)], settings(), Box::new(next))
+            DeploymentWorker::new(
+                name.to_owned(),
+                vec![Arc::new(containers)],
+                settings(),
+                Box::new(next),
+            )
         })
     }
 
@@ -158,13 +179,19 @@ impl World {
 
     fn turn_gateways(&mut self) {
         let cause = self.store.log().last();
-        drop(block_on(turn::take(&self.store, &mut self.service.gateways, self.now, cause, "turn")));
+        drop(block_on(turn::take(
+            &self.store,
+            &mut self.service.gateways,
+            self.now,
+            cause,
+            "turn",
+        )));
     }
 }
 
 impl Service {
-    fn new(gateways: &SimulatedGateways) -> Self {
-        let worker = GatewaysWorker::new(Arc::new(gateways.clone()), settings());
+    fn new(gateways: &Arc<SimulatedGateways>) -> Self {
+        let worker = GatewaysWorker::new(gateways.clone(), settings());
         Self { gateways: worker, deployments: BTreeMap::new() }
     }
 }

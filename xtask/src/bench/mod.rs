@@ -132,10 +132,9 @@ impl Measure {
         };
         let verdict = if kept { "PASS" } else { "MISSED" };
         let Self { what, value, unit, .. } = self;
-        let ratio = value / limit;
-        format!(
-            "{verdict:<6}  {what:<52} {value:>9.2} {unit:<3} {words} {limit} {unit} (ratio {ratio:.2})"
-        )
+        let ratio =
+            if limit == 0.0 { String::new() } else { format!(" (ratio {:.2})", value / limit) };
+        format!("{verdict:<6}  {what:<52} {value:>9.2} {unit:<3} {words} {limit} {unit}{ratio}")
     }
 }
 

@@ -34,8 +34,12 @@ pub fn measure(bench: &Bench) -> Result<Vec<Measure>> {
     let port = service::free_port()?;
     let file = bench.folder.join("by-hand.cfg");
     fs::write(&file, configuration(port, &shop::addresses(api, "shop")?))?;
+    let by_hand = url(port);
+    wait_for_answer(bench, &segue)?;
     let mut haproxy = start_haproxy(&file)?;
-    let rates = compare(bench, &segue, &url(port));
+    let rates = wait_for_answer(bench, &by_hand)
+        .with_context(|| format!("HAProxy's words are in {}", file.with_extension("log").display()))
+        .and_then(|()| compare(bench, &segue, &by_hand));
     let stopped = stop(&mut haproxy, bench);
     let (segue, by_hand) = rates?;
     stopped?;
@@ -47,15 +51,6 @@ pub fn measure(bench: &Bench) -> Result<Vec<Measure>> {
 }
 
 fn compare(bench: &Bench, segue: &str, by_hand: &str) -> Result<(f64, f64)> {
-    for url in [segue, by_hand] {
-        let agent = load::agent(load::Connection::Fresh);
-        bench.progress.wait(&format!("{url} answers"), HAPROXY_TIME_MAX, || {
-            Ok(match load::ask(&agent, url) {
-                Ok(_) => ControlFlow::Break(()),
-                Err(reason) => ControlFlow::Continue(reason),
-            })
-        })?;
-    }
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for round in 1..=ROUNDS {
         // Who is first changes from round to round.
@@ -74,6 +69,16 @@ fn compare(bench: &Bench, segue: &str, by_hand: &str) -> Result<(f64, f64)> {
     }
     let median = |rates: &[f64]| quantile(rates, 0.5).context("nothing was measured");
     Ok((median(&ours)?, median(&theirs)?))
+}
+
+fn wait_for_answer(bench: &Bench, url: &str) -> Result<()> {
+    let agent = load::agent(load::Connection::Fresh);
+    bench.progress.wait(&format!("{url} answers"), HAPROXY_TIME_MAX, || {
+        Ok(match load::ask(&agent, url) {
+            Ok(_) => ControlFlow::Break(()),
+            Err(reason) => ControlFlow::Continue(reason),
+        })
+    })
 }
 
 fn wrk(url: &str) -> Result<f64> {
@@ -100,7 +105,7 @@ fn rate(words: &str) -> Result<f64> {
 /// What one would write by hand for these servers.
 fn configuration(port: u16, servers: &[String]) -> String {
     let mut text = format!(
-        "global\n  maxconn 10000\n\n\
+        "global\n  maxconn 1000\n\n\
          defaults\n  mode http\n  timeout connect 5s\n  timeout client 50s\n  timeout server 50s\n\n\
          frontend front\n  bind 127.0.0.1:{port}\n  option forwardfor\n  default_backend servers\n\n\
          backend servers\n  balance roundrobin\n"
@@ -115,19 +120,17 @@ fn start_haproxy(file: &Path) -> Result<Child> {
     let program =
         setup::program("haproxy").context("haproxy is not installed; run cargo xtask setup")?;
     let mut command = Command::new(program);
-    command
-        .arg("-db")
-        .arg("-f")
-        .arg(file)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
+    let words = file.with_extension("log");
+    let words = fs::File::create(&words)
+        .with_context(|| format!("{} cannot be written", words.display()))?;
+    command.arg("-db").arg("-f").arg(file);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(words);
     command.spawn().context("haproxy cannot be started")
 }
 
 fn stop(haproxy: &mut Child, bench: &Bench) -> Result<()> {
     kill_process(Pid::from_child(haproxy), Signal::TERM).context("haproxy cannot be signalled")?;
-    bench.progress.wait_quietly("haproxy ends", HAPROXY_TIME_MAX, || {
+    bench.progress.for_cleanup().wait_quietly("haproxy ends", HAPROXY_TIME_MAX, || {
         Ok(haproxy
             .try_wait()?
             .map_or(ControlFlow::Continue("it runs".into()), |_| ControlFlow::Break(())))

@@ -46,7 +46,7 @@ impl Daemon {
     pub fn stop(mut self, progress: &Progress) -> Result<()> {
         kill_process(Pid::from_child(&self.child), Signal::TERM)
             .context("dockerd cannot be signalled")?;
-        progress.wait("stopping dockerd", DAEMON_TIME_MAX, || {
+        progress.for_cleanup().wait("stopping dockerd", DAEMON_TIME_MAX, || {
             Ok(self
                 .child
                 .try_wait()?

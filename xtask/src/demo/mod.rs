@@ -134,11 +134,11 @@ impl Stage {
              \x20 curl -H 'Accept: application/x-yaml' {base}/api/v1/deployments/shop\n\
              \x20 curl {base}/api/v1/gateways/shop/web/http\n\
              \x20 curl -N {base}/api/v1/events/stream                         # then, in another terminal:\n\
-             \x20 curl -X PUT -d '{{instances: 3, cpu: 0.1, memory: 32MB}}' \
+             \x20 curl -X PUT -H 'Content-Type: application/x-yaml' -d '{{instances: 3, cpu: 0.1, memory: 32MB}}' \
              {base}/api/v1/deployments/shop/clusters/web/services/web:2/scale\n\
              Stop everything with\n\
              \x20 {}{daemon}",
-            self.service.stop_lines()
+            self.service.stop_line()
         )
     }
 }

@@ -7,7 +7,7 @@ use crate::service::{self, Service};
 use crate::shop::{self, INTERNAL_GATEWAY, Runtime};
 use anyhow::Result;
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
@@ -103,7 +103,7 @@ struct Shift {
     sight: Sight,
     answered_after: Duration,
     seen_after: Duration,
-    measured: BTreeMap<u32, usize>,
+    measured: String,
 }
 
 struct Story<'a> {
@@ -165,7 +165,8 @@ impl Story<'_> {
         let gateway = self.gateway()?;
         let weights = [shop::weight(&gateway, 1), shop::weight(&gateway, 2)];
         progress::say(&format!(
-            "weights now: {weights:?}; measured at the client: {}",
+            "weights now: {}; measured at the client: {}",
+            weights.map(|weight| weight.unwrap_or("none")).join(" and "),
             split_words(&samples)
         ));
         self.expect(weights == [Some("100%"), Some("0%")], || {
@@ -189,12 +190,12 @@ impl Story<'_> {
     fn shift(&mut self, load: &Load, weights: [u8; 2], sight: Sight) -> Result<Shift> {
         let [one, two] = weights;
         let gateway = shop::with_weights(&self.gateway()?, &[(1, one), (2, two)])?;
+        progress::say(&format!("PUT /api/v1/gateways/{INTERNAL_GATEWAY} with weights {one}/{two}"));
         let called = Instant::now();
         self.api.send("PUT", &format!("/api/v1/gateways/{INTERNAL_GATEWAY}"), &gateway, 200)?;
         let answered_after = called.elapsed();
-        let what =
-            format!("PUT /api/v1/gateways/{INTERNAL_GATEWAY} with {one}/{two} is seen by a client");
-        let seen = self.progress.wait(&what, TRAFFIC_TIME_MAX, || {
+        let what = format!("a client sees {one}/{two}");
+        let seen = self.progress.wait_quietly(&what, TRAFFIC_TIME_MAX, || {
             let samples = load.ended_since(called);
             Ok(match sight.find(&samples, called) {
                 Some(seen) => ControlFlow::Break(seen),
@@ -204,16 +205,16 @@ impl Story<'_> {
         let samples = self.wait_for_answers(load, seen, SPLIT_REQUESTS)?;
         let seen_after = seen.duration_since(called);
         progress::say(&format!(
-            "weights {one}/{two}: measured at the client {}; seen {} after the call",
-            split_words(&samples),
-            seconds(seen_after)
+            "  seen {} after the call; measured at the client: {}",
+            seconds(seen_after),
+            split_words(&samples)
         ));
         let share = load::percent(&samples, 2)?;
         let tolerance = if two == 100 { 0.0 } else { SPLIT_TOLERANCE };
         self.expect((share - f64::from(two)).abs() <= tolerance, || {
             format!("at {one}/{two} version 2 answered {share:.1} % of {} requests", samples.len())
         });
-        Ok(Shift { weights, sight, answered_after, seen_after, measured: load::split(&samples) })
+        Ok(Shift { weights, sight, answered_after, seen_after, measured: split_words(&samples) })
     }
 
     fn remove_version_1(&mut self, load: &Load) -> Result<()> {
@@ -242,7 +243,7 @@ impl Story<'_> {
         for shift in shifts {
             let [one, two] = shift.weights;
             progress::say(&format!(
-                "  {:<8} {:>9}  {} (the call itself took {}; then {:?})",
+                "  {:<6} {:>9}  {}; the call itself took {}; then {}",
                 format!("{one}/{two}"),
                 seconds(shift.seen_after),
                 shift.sight.words(),
@@ -292,7 +293,7 @@ impl Story<'_> {
     /// The requests that were sent from `since` on, as soon as there are `count`.
     fn wait_for_answers(&self, load: &Load, since: Instant, count: usize) -> Result<Vec<Sample>> {
         let what = format!("{count} requests more");
-        self.progress.wait(&what, TRAFFIC_TIME_MAX, || {
+        self.progress.wait_quietly(&what, TRAFFIC_TIME_MAX, || {
             let samples = load.since(since);
             let found = samples.len();
             Ok(if found < count {

@@ -23,9 +23,9 @@ pub struct Deployment {
 impl Deployment {
     /// All services with the names of their clusters, in document order.
     pub fn services(&self) -> impl Iterator<Item = (&str, &Service)> {
-        self.clusters
-            .iter()
-            .flat_map(|(name, cluster)| cluster.services.iter().map(move |service| (name.as_str(), service)))
+        self.clusters.iter().flat_map(|(name, cluster)| {
+            cluster.services.iter().map(move |service| (name.as_str(), service))
+        })
     }
 
     /// The service that runs `breed` in `cluster`.
@@ -35,7 +35,11 @@ impl Deployment {
 
     /// The service that runs `breed` in `cluster`, to be changed.
     pub fn service_mut(&mut self, cluster: &str, breed: &str) -> Option<&mut Service> {
-        self.clusters.get_mut(cluster)?.services.iter_mut().find(|service| service.breed.name == breed)
+        self.clusters
+            .get_mut(cluster)?
+            .services
+            .iter_mut()
+            .find(|service| service.breed.name == breed)
     }
 }
 
@@ -170,7 +174,9 @@ pub struct Instance {
 }
 
 /// Where an instance is on its way out: traffic is drained before the instance is stopped.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Leaving {
     /// It stays.

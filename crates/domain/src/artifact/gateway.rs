@@ -69,7 +69,9 @@ impl<'a> GatewayName<'a> {
     pub fn deployment(self) -> Option<&'a str> {
         match self {
             Self::StandAlone(_) => None,
-            Self::External { deployment, .. } | Self::Internal { deployment, .. } => Some(deployment),
+            Self::External { deployment, .. } | Self::Internal { deployment, .. } => {
+                Some(deployment)
+            }
         }
     }
 }

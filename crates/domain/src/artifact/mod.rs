@@ -9,13 +9,15 @@ mod deployment;
 mod gateway;
 mod lookup;
 mod scale;
-mod value;
+pub mod value;
 
 pub use blueprint::{Blueprint, BlueprintCluster, BlueprintGateway, BlueprintService};
 pub use breed::{Argument, Breed, BreedReference, Deployable, HealthCheck, Port, PortType, Traits};
-pub use deployment::{Cluster, Deployment, Instance, Intention, Leaving, Phase, PhaseName, Service, Status};
+pub use deployment::{
+    Cluster, Deployment, Instance, Intention, Leaving, Phase, PhaseName, Service, Status,
+};
 pub use gateway::{Balance, Gateway, GatewayName, Rewrite, Route, RoutePath, Sticky};
-pub use lookup::{LookupClass, lookup_name, short_hash};
+pub use lookup::{LookupClass, lookup_name, route_lookup_name, short_hash};
 pub use scale::{Cpu, Memory, NamedScale, Percentage, Scale, ScaleReference, UnitError};
 
 use serde::{Deserialize, Serialize};
@@ -42,7 +44,8 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds, in the order in which they are listed to users.
-    pub const ALL: [Kind; 5] = [Kind::Blueprint, Kind::Breed, Kind::Deployment, Kind::Gateway, Kind::Scale];
+    pub const ALL: [Kind; 5] =
+        [Kind::Blueprint, Kind::Breed, Kind::Deployment, Kind::Gateway, Kind::Scale];
 
     /// The `kind` of a document: the singular name.
     pub fn singular(self) -> &'static str {

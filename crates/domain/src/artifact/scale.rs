@@ -75,9 +75,14 @@ impl FromStr for Cpu {
     type Err = UnitError;
 
     /// Reads `2`, `0.5`, `.5` or `250m`.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range is checked before the cast")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "the range is checked before the cast"
+    )]
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        let error = || UnitError { text: text.to_owned(), expected: "cpu quantity, such as 0.5 or 500m" };
+        let error =
+            || UnitError { text: text.to_owned(), expected: "cpu quantity, such as 0.5 or 500m" };
         let (number, factor) = match text.trim().strip_suffix('m') {
             Some(number) => (number.trim_end(), 1.0),
             None => (text.trim(), 1000.0),
@@ -117,16 +122,28 @@ impl FromStr for Memory {
     type Err = UnitError;
 
     /// Reads a number followed by `M`, `MB`, `Mi`, `G` or `GB` in any letter case; 1 GB is 1024 MB.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range is checked before the cast")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "the range is checked before the cast"
+    )]
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        let error = || UnitError { text: text.to_owned(), expected: "amount of memory, such as 512MB or 1.5GB" };
+        let error = || UnitError {
+            text: text.to_owned(),
+            expected: "amount of memory, such as 512MB or 1.5GB",
+        };
         let text_lower = text.trim().to_ascii_lowercase();
-        let (number, factor) = [("mb", 1.0), ("mi", 1.0), ("gb", 1024.0), ("m", 1.0), ("g", 1024.0)]
-            .iter()
-            .find_map(|(unit, factor)| Some((text_lower.strip_suffix(unit)?, factor)))
-            .ok_or_else(error)?;
+        let (number, factor) =
+            [("mb", 1.0), ("mi", 1.0), ("gb", 1024.0), ("m", 1.0), ("g", 1024.0)]
+                .iter()
+                .find_map(|(unit, factor)| Some((text_lower.strip_suffix(unit)?, factor)))
+                .ok_or_else(error)?;
         let centi = (decimal(number.trim_end()).ok_or_else(error)? * factor * 100.0).round();
-        if (0.0..1e15).contains(&centi) { Ok(Self { centi_megabytes: centi as u64 }) } else { Err(error()) }
+        if (0.0..1e15).contains(&centi) {
+            Ok(Self { centi_megabytes: centi as u64 })
+        } else {
+            Err(error())
+        }
     }
 }
 
@@ -192,7 +209,8 @@ const PERCENTAGE: &str = "percentage, a whole number from 0% to 100%";
 /// Reads a plain decimal such as `2`, `.5`, `64.` or `1e3`; no sign, no blanks, no special values.
 fn decimal(text: &str) -> Option<f64> {
     let starts_well = text.starts_with(|c: char| c.is_ascii_digit() || c == '.');
-    let plain = text.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'e' | b'E' | b'+' | b'-'));
+    let plain =
+        text.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'e' | b'E' | b'+' | b'-'));
     if starts_well && plain { text.parse().ok().filter(|n: &f64| n.is_finite()) } else { None }
 }
 
@@ -202,7 +220,9 @@ mod tests {
 
     #[test]
     fn cpu_quantities() {
-        for (text, milli) in [("2", 2000), ("0.5", 500), (".5", 500), ("250m", 250), ("250 m", 250), ("1e1", 10_000)] {
+        for (text, milli) in
+            [("2", 2000), ("0.5", 500), (".5", 500), ("250m", 250), ("250 m", 250), ("1e1", 10_000)]
+        {
             assert_eq!(text.parse(), Ok(Cpu::from_milli(milli)), "{text}");
         }
         for text in ["", "-1", "x", "1k", "inf", "NaN", "1,5", "1 2"] {
@@ -222,7 +242,11 @@ mod tests {
             ("64Mi", "64.00MB"),
             ("1.5g", "1536.00MB"),
         ] {
-            assert_eq!(text.parse::<Memory>().map(|m| m.to_string()), Ok(printed.to_owned()), "{text}");
+            assert_eq!(
+                text.parse::<Memory>().map(|m| m.to_string()),
+                Ok(printed.to_owned()),
+                "{text}"
+            );
         }
         for text in ["64", "64KB", "1TB", "1Gi", "-1MB", "1,5GB", "MB", ""] {
             assert!(text.parse::<Memory>().is_err(), "{text}");

@@ -16,28 +16,45 @@ impl Verb {
 }
 
 /// The archive event of a write to the artifact `key`; it carries the fact when the write changed something.
-pub(super) fn archived(key: &ArtifactKey, submission: &Submission, fact: Option<Fact>, context: &Context) -> Event {
+pub(super) fn archived(
+    key: &ArtifactKey,
+    submission: &Submission,
+    fact: Option<Fact>,
+    context: &Context,
+) -> Event {
     archived_as(&key.to_string(), submission, fact, context)
 }
 
 /// The archive event of a write to what `subject` names, `<collection>:<name>`.
-pub(super) fn archived_as(subject: &str, submission: &Submission, fact: Option<Fact>, context: &Context) -> Event {
+pub(super) fn archived_as(
+    subject: &str,
+    submission: &Submission,
+    fact: Option<Fact>,
+    context: &Context,
+) -> Event {
     let action = submission.verb.action();
     let tags = [subject.to_owned(), format!("archiving:{action}"), format!("archive:{action}")];
     event("archive", tags, submission.representation.clone(), fact, context)
 }
 
 /// Something happened to a gateway. `tags` stand beside those that name it.
-pub(super) fn gateway(name: &str, tags: &[&str], value: Value, fact: GatewayFact, context: &Context) -> Event {
+pub(super) fn gateway(
+    name: &str,
+    tags: &[&str],
+    value: Value,
+    fact: GatewayFact,
+    context: &Context,
+) -> Event {
     let deployment = GatewayName::parse(name).and_then(GatewayName::deployment);
     let tags = std::iter::once(format!("gateways:{name}"))
         .chain(deployment.map(|deployment| format!("deployments:{deployment}")))
         .chain(tags.iter().map(|tag| (*tag).to_owned()));
     let kind = match fact {
         GatewayFact::DeployedChanged { .. } => "event",
-        GatewayFact::Stored(_) | GatewayFact::Published | GatewayFact::PortAssigned(_) | GatewayFact::Deleted => {
-            "gateway"
-        }
+        GatewayFact::Stored(_)
+        | GatewayFact::Published
+        | GatewayFact::PortAssigned(_)
+        | GatewayFact::Deleted => "gateway",
     };
     event(kind, tags, value, Some(Fact::Gateway { name: name.to_owned(), fact }), context)
 }

@@ -12,7 +12,8 @@ pub(super) fn deployment_name(name: &str) -> Result<()> {
     if is_general_name(name) {
         return Ok(());
     }
-    let problem = Problem::new(ProblemKind::IllegalName, "/name", format!("'{name}' is no legal name"));
+    let problem =
+        Problem::new(ProblemKind::IllegalName, "/name", format!("'{name}' is no legal name"));
     Err(problem.hint("names have no white space and none of / [ ]").into())
 }
 
@@ -20,7 +21,8 @@ pub(super) fn deployment_name(name: &str) -> Result<()> {
 pub(super) fn deployment(deployment: &Deployment, body: &Blueprint) -> Result<()> {
     let mut problems = Vec::new();
     inherited_variables(deployment, body, &mut problems);
-    for (cluster, service) in deployment.services().filter(|(_, service)| !service.is_undeploying()) {
+    for (cluster, service) in deployment.services().filter(|(_, service)| !service.is_undeploying())
+    {
         let pointer = service_pointer(deployment, cluster, service);
         variables(deployment, cluster, service, &pointer, &mut problems);
         dependencies(deployment, service, &pointer, &mut problems);
@@ -33,8 +35,14 @@ pub(super) fn deployment(deployment: &Deployment, body: &Blueprint) -> Result<()
 /// What must hold for the services that stay after a removal.
 pub(super) fn remaining(deployment: &Deployment) -> Result<()> {
     let mut problems = Vec::new();
-    for (cluster, service) in deployment.services().filter(|(_, service)| !service.is_undeploying()) {
-        dependencies(deployment, service, &service_pointer(deployment, cluster, service), &mut problems);
+    for (cluster, service) in deployment.services().filter(|(_, service)| !service.is_undeploying())
+    {
+        dependencies(
+            deployment,
+            service,
+            &service_pointer(deployment, cluster, service),
+            &mut problems,
+        );
     }
     Problems::check(problems)
 }
@@ -44,7 +52,10 @@ pub(super) fn external_ports(gateways: &[Gateway]) -> Result<()> {
     let mut by_number: BTreeMap<u16, &str> = BTreeMap::new();
     for gateway in gateways.iter().filter(|gateway| gateway.port.number != 0) {
         if let Some(other) = by_number.insert(gateway.port.number, &gateway.name) {
-            let detail = format!("gateways '{other}' and '{}' share port {}", gateway.name, gateway.port.number);
+            let detail = format!(
+                "gateways '{other}' and '{}' share port {}",
+                gateway.name, gateway.port.number
+            );
             return Err(Problem::new(ProblemKind::DuplicateGatewayPort, "/gateways", detail).into());
         }
     }
@@ -55,7 +66,11 @@ pub(super) fn external_ports(gateways: &[Gateway]) -> Result<()> {
 fn inherited_variables(deployment: &Deployment, body: &Blueprint, problems: &mut Vec<Problem>) {
     for key in body.environment_variables.keys() {
         let declared = key.split_once('.').is_some_and(|(cluster, name)| {
-            let services = deployment.clusters.get(cluster).map(|cluster| &cluster.services[..]).unwrap_or_default();
+            let services = deployment
+                .clusters
+                .get(cluster)
+                .map(|cluster| &cluster.services[..])
+                .unwrap_or_default();
             services.iter().any(|service| declares(service, name))
         });
         if !declared {
@@ -65,7 +80,9 @@ fn inherited_variables(deployment: &Deployment, body: &Blueprint, problems: &mut
                 format!("/environment_variables/{}", escape(key)),
                 detail,
             );
-            problems.push(problem.hint("write CLUSTER.VARIABLE, where a breed of the cluster declares the variable"));
+            problems.push(problem.hint(
+                "write CLUSTER.VARIABLE, where a breed of the cluster declares the variable",
+            ));
         }
     }
 }
@@ -81,24 +98,45 @@ fn variables(
     for (key, own) in &service.breed.environment_variables {
         let (name, _) = split_alias(key);
         let inherited = deployment.environment_variables.get(&format!("{cluster}.{name}"));
-        let given = [service.environment_variables.get(name), service.environment_variables.get(key), inherited];
+        let given = [
+            service.environment_variables.get(name),
+            service.environment_variables.get(key),
+            inherited,
+        ];
         if own.is_none() && !given.into_iter().flatten().any(Option::is_some) {
-            let detail = format!("variable '{name}' of breed '{}' has no value", service.breed.name);
+            let detail =
+                format!("variable '{name}' of breed '{}' has no value", service.breed.name);
             let problem = Problem::new(ProblemKind::UnresolvedVariableValue, pointer, detail);
-            problems.push(problem.hint(format!("give it at the service, or as '{cluster}.{name}' of the blueprint")));
+            problems.push(problem.hint(format!(
+                "give it at the service, or as '{cluster}.{name}' of the blueprint"
+            )));
         }
     }
     for name in service.environment_variables.keys() {
-        if !service.breed.environment_variables.keys().any(|key| key == name || split_alias(key).0 == name) {
+        if !service
+            .breed
+            .environment_variables
+            .keys()
+            .any(|key| key == name || split_alias(key).0 == name)
+        {
             let pointer = format!("{pointer}/environment_variables/{}", escape(name));
             let detail = format!("breed '{}' declares no variable '{name}'", service.breed.name);
-            problems.push(Problem::new(ProblemKind::UnresolvedDependencyInTraitValue, pointer, detail));
+            problems.push(Problem::new(
+                ProblemKind::UnresolvedDependencyInTraitValue,
+                pointer,
+                detail,
+            ));
         }
     }
 }
 
 /// Every dependency is satisfied, and what is referred to exists there.
-fn dependencies(deployment: &Deployment, service: &Service, pointer: &str, problems: &mut Vec<Problem>) {
+fn dependencies(
+    deployment: &Deployment,
+    service: &Service,
+    pointer: &str,
+    problems: &mut Vec<Problem>,
+) {
     for (alias, breed) in &service.breed.dependencies {
         if satisfying(deployment, breed.name()).is_none() {
             let detail = format!(
@@ -107,7 +145,8 @@ fn dependencies(deployment: &Deployment, service: &Service, pointer: &str, probl
                 breed.name()
             );
             let hint = format!("add a cluster with a service of breed '{}'", breed.name());
-            problems.push(Problem::new(ProblemKind::UnresolvedDependency, pointer, detail).hint(hint));
+            problems
+                .push(Problem::new(ProblemKind::UnresolvedDependency, pointer, detail).hint(hint));
         }
     }
     for text in service.breed.environment_variables.values().flatten() {
@@ -117,15 +156,24 @@ fn dependencies(deployment: &Deployment, service: &Service, pointer: &str, probl
                 ValuePart::Address { alias, port } => (alias, port),
                 _ => continue,
             };
-            let Some((_, dependency)) =
-                service.breed.dependencies.get(&alias).and_then(|breed| satisfying(deployment, breed.name()))
+            let Some((_, dependency)) = service
+                .breed
+                .dependencies
+                .get(&alias)
+                .and_then(|breed| satisfying(deployment, breed.name()))
             else {
                 continue;
             };
             if !dependency.breed.ports.contains_key(&name) {
-                let detail =
-                    format!("'${alias}.ports.{name}': breed '{}' has no port '{name}'", dependency.breed.name);
-                problems.push(Problem::new(ProblemKind::UnresolvedDependencyInTraitValue, pointer, detail));
+                let detail = format!(
+                    "'${alias}.ports.{name}': breed '{}' has no port '{name}'",
+                    dependency.breed.name
+                );
+                problems.push(Problem::new(
+                    ProblemKind::UnresolvedDependencyInTraitValue,
+                    pointer,
+                    detail,
+                ));
             }
         }
     }
@@ -134,10 +182,14 @@ fn dependencies(deployment: &Deployment, service: &Service, pointer: &str, probl
 /// No breed stands twice among the services that stay.
 fn unique_breeds(deployment: &Deployment, problems: &mut Vec<Problem>) {
     let mut clusters: BTreeMap<&str, &str> = BTreeMap::new();
-    for (cluster, service) in deployment.services().filter(|(_, service)| !service.is_undeploying()) {
+    for (cluster, service) in deployment.services().filter(|(_, service)| !service.is_undeploying())
+    {
         if let Some(other) = clusters.insert(&service.breed.name, cluster) {
             let pointer = service_pointer(deployment, cluster, service);
-            let detail = format!("breed '{}' stands in clusters '{other}' and '{cluster}'", service.breed.name);
+            let detail = format!(
+                "breed '{}' stands in clusters '{other}' and '{cluster}'",
+                service.breed.name
+            );
             let problem = Problem::new(ProblemKind::NonUniqueBreedReference, pointer, detail);
             problems.push(problem.hint("store the breed a second time under another name"));
         }
@@ -156,8 +208,15 @@ fn cycles(deployment: &Deployment, problems: &mut Vec<Problem>) {
     }
 }
 
-fn leads_back<'a>(deployment: &'a Deployment, from: &'a Service, goal: &str, path: &mut Vec<&'a str>) -> bool {
-    for (_, next) in from.breed.dependencies.values().filter_map(|breed| satisfying(deployment, breed.name())) {
+fn leads_back<'a>(
+    deployment: &'a Deployment,
+    from: &'a Service,
+    goal: &str,
+    path: &mut Vec<&'a str>,
+) -> bool {
+    for (_, next) in
+        from.breed.dependencies.values().filter_map(|breed| satisfying(deployment, breed.name()))
+    {
         let name = next.breed.name.as_str();
         if name == goal {
             path.push(name);

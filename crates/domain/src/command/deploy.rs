@@ -3,7 +3,9 @@
 use super::archive::{archived, archived_as, blank, gateway as gateway_event};
 use super::gateways::Ports;
 use super::{Context, Rules, Submission, check, merge, prepare, statics};
-use crate::artifact::{ArtifactKey, Blueprint, Deployment, Gateway, GatewayName, Intention, Kind, Scale};
+use crate::artifact::{
+    ArtifactKey, Blueprint, Deployment, Gateway, GatewayName, Intention, Kind, Scale,
+};
 use crate::dsl::DeploymentBody;
 use crate::event::{DeploymentFact, Event, Fact, GatewayFact};
 use crate::problem::{Problem, ProblemKind, Result};
@@ -56,11 +58,14 @@ pub(super) fn scale(
     context: &Context,
 ) -> Result<Vec<Event>> {
     let missing = || {
-        let detail = format!("there is no service '{service}' in cluster '{cluster}' of deployment '{name}'");
+        let detail = format!(
+            "there is no service '{service}' in cluster '{cluster}' of deployment '{name}'"
+        );
         Problem::new(ProblemKind::NotFound, "", detail)
     };
     let mut deployment = state.deployment(name).ok_or_else(missing)?.clone();
-    let found = deployment.service_mut(cluster, service).filter(|service| !service.is_undeploying());
+    let found =
+        deployment.service_mut(cluster, service).filter(|service| !service.is_undeploying());
     let found = found.ok_or_else(missing)?;
     let changed = found.scale != scale;
     if changed {
@@ -88,7 +93,10 @@ pub(super) fn blueprint<'a>(state: &State, body: &'a DeploymentBody) -> Result<C
 
 /// What is wanted of a deployment, as a fact.
 pub(super) fn stated(deployment: Deployment) -> Fact {
-    Fact::Deployment { name: deployment.name.clone(), fact: DeploymentFact::Stated(Box::new(deployment)) }
+    Fact::Deployment {
+        name: deployment.name.clone(),
+        fact: DeploymentFact::Stated(Box::new(deployment)),
+    }
 }
 
 /// A gateway is gone.
@@ -103,9 +111,15 @@ pub(super) fn stored_one(gateway: Gateway, context: &Context) -> Event {
 }
 
 /// Entries of the deployment whose port an entry of another key takes over.
-fn replaced_entries(state: &State, deployment: &str, external: &[Gateway], context: &Context) -> Vec<Event> {
+fn replaced_entries(
+    state: &State,
+    deployment: &str,
+    external: &[Gateway],
+    context: &Context,
+) -> Vec<Event> {
     let names: BTreeSet<&str> = external.iter().map(|gateway| gateway.name.as_str()).collect();
-    let numbers: BTreeSet<u16> = external.iter().map(|gateway| gateway.port.number).filter(|port| *port != 0).collect();
+    let numbers: BTreeSet<u16> =
+        external.iter().map(|gateway| gateway.port.number).filter(|port| *port != 0).collect();
     let of_deployment = state.gateways_of(deployment).map(|stored| &stored.gateway);
     let old = of_deployment.filter(|old| {
         let is_entry = matches!(GatewayName::parse(&old.name), Some(GatewayName::External { .. }));
@@ -126,7 +140,8 @@ fn stored(
     let mut events = Vec::new();
     for gateway in gateways.filter(|gateway| state.gateway(&gateway.name) != Some(gateway)) {
         let internal = GatewayName::parse(&gateway.name).is_some_and(GatewayName::is_internal);
-        let assigned = (gateway.port.number == 0 && !internal).then(|| ports.assign(&gateway.name, context));
+        let assigned =
+            (gateway.port.number == 0 && !internal).then(|| ports.assign(&gateway.name, context));
         events.push(stored_one(gateway, context));
         events.extend(assigned);
     }

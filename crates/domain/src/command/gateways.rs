@@ -21,7 +21,8 @@ pub(super) fn store(
     let name = &gateway.name;
     let parsed = GatewayName::parse(name).ok_or_else(|| {
         let detail = format!("'{name}' is no name of a gateway");
-        Problem::new(ProblemKind::UnsupportedGatewayName, "/name", detail).hint("1 to 4 segments separated by '/'")
+        Problem::new(ProblemKind::UnsupportedGatewayName, "/name", detail)
+            .hint("1 to 4 segments separated by '/'")
     })?;
     let mut gateway = gateway.clone();
     if let GatewayName::Internal { deployment, cluster, port } = parsed {
@@ -32,7 +33,8 @@ pub(super) fn store(
     keep_assigned_port(state, &mut gateway);
     check_port(state, &gateway, None)?;
     let same = state.gateway(name) == Some(&gateway);
-    let fact = Fact::Gateway { name: name.clone(), fact: GatewayFact::Stored(Box::new(gateway.clone())) };
+    let fact =
+        Fact::Gateway { name: name.clone(), fact: GatewayFact::Stored(Box::new(gateway.clone())) };
     let key = ArtifactKey::new(Kind::Gateway, name);
     let mut events = vec![archived(&key, submission, (!same).then_some(fact), context)];
     if gateway.port.number == 0 && !parsed.is_internal() {
@@ -43,12 +45,15 @@ pub(super) fn store(
 
 /// Weights, strengths and generated virtual hosts, as a stored gateway has them.
 pub(super) fn complete(gateway: &mut Gateway, rules: &Rules) -> Result<()> {
-    dsl::complete_weights(&mut gateway.routes)?;
+    dsl::complete_weights(&mut gateway.routes)
+        .map_err(|problem| Problem { pointer: "/routes".to_owned(), ..problem })?;
     for route in gateway.routes.values_mut() {
         // Without a condition there is nothing that the strength could be a share of.
         route.condition_strength.get_or_insert(Percentage::ZERO);
     }
-    if let Some(host) = rules.virtual_hosts_domain.as_ref().and_then(|domain| generated_host(&gateway.name, domain)) {
+    if let Some(host) =
+        rules.virtual_hosts_domain.as_ref().and_then(|domain| generated_host(&gateway.name, domain))
+    {
         gateway.virtual_hosts.retain(|given| *given != host);
         gateway.virtual_hosts.insert(0, host);
     }
@@ -61,10 +66,14 @@ pub(super) fn complete(gateway: &mut Gateway, rules: &Rules) -> Result<()> {
 pub(super) fn check_port(state: &State, gateway: &Gateway, deployment: Option<&str>) -> Result<()> {
     let number = gateway.port.number;
     let taken = |other: &Gateway| {
-        let same_owner = deployment.is_some() && GatewayName::parse(&other.name).and_then(GatewayName::deployment) == deployment;
+        let same_owner = deployment.is_some()
+            && GatewayName::parse(&other.name).and_then(GatewayName::deployment) == deployment;
         number != 0 && other.port.number == number && other.name != gateway.name && !same_owner
     };
-    let Some((other, _)) = state.gateways().iter().find(|(_, stored)| taken(&stored.gateway)) else { return Ok(()) };
+    let Some((other, _)) = state.gateways().iter().find(|(_, stored)| taken(&stored.gateway))
+    else {
+        return Ok(());
+    };
     let detail = format!("port {number} is used by gateway '{other}'");
     let hint = "choose another port, or leave it out to have one assigned";
     Err(Problem::new(ProblemKind::UnavailableGatewayPort, "/port", detail).hint(hint).into())
@@ -85,7 +94,9 @@ pub(super) fn full_paths<V: Clone>(
     port: &str,
 ) -> IndexMap<RoutePath, V> {
     let full = |path: &RoutePath| match path.segments()[..] {
-        [service] if path.external().is_none() => RoutePath::of([deployment, cluster, service, port]),
+        [service] if path.external().is_none() => {
+            RoutePath::of([deployment, cluster, service, port])
+        }
         _ => path.clone(),
     };
     routes.iter().map(|(path, route)| (full(path), route.clone())).collect()
@@ -111,8 +122,16 @@ impl<'a> Ports<'a> {
         let after = (start..=*pool.end()).skip(1);
         let free = after.chain(*pool.start()..=start).find(|number| !self.used.contains(number));
         let Some(number) = free else {
-            let text = format!("gateway '{name}' has no port: all of {} to {} are used", pool.start(), pool.end());
-            return notice(&["info", "gateways:ERROR", &format!("gateways:{name}")], notification(&text), context);
+            let text = format!(
+                "gateway '{name}' has no port: all of {} to {} are used",
+                pool.start(),
+                pool.end()
+            );
+            return notice(
+                &["info", "gateways:ERROR", &format!("gateways:{name}")],
+                notification(&text),
+                context,
+            );
         };
         self.used.insert(number);
         self.last = number;
@@ -126,7 +145,9 @@ fn check_internal(state: &State, gateway: &Gateway, deployment: &str) -> Result<
     let Some(old) = state.gateways().get(name) else {
         let detail = format!("gateway '{name}' would be internal to deployment '{deployment}'");
         let hint = "names of three segments belong to deployments; use one or two segments";
-        return Err(Problem::new(ProblemKind::InternalGatewayCreate, "/name", detail).hint(hint).into());
+        return Err(Problem::new(ProblemKind::InternalGatewayCreate, "/name", detail)
+            .hint(hint)
+            .into());
     };
     let given: BTreeSet<&RoutePath> = gateway.routes.keys().collect();
     let expected: BTreeSet<&RoutePath> = old.gateway.routes.keys().collect();
@@ -134,7 +155,8 @@ fn check_internal(state: &State, gateway: &Gateway, deployment: &str) -> Result<
         return Ok(());
     }
     let list = expected.iter().map(|path| path.as_str()).collect::<Vec<_>>().join(", ");
-    let detail = format!("the routes of internal gateway '{name}' are those of its services: {list}");
+    let detail =
+        format!("the routes of internal gateway '{name}' are those of its services: {list}");
     let hint = "services are added and removed through the deployment";
     Err(Problem::new(ProblemKind::InternalGatewayUpdate, "/routes", detail).hint(hint).into())
 }
@@ -161,7 +183,9 @@ mod tests {
 
     #[test]
     fn virtual_hosts_follow_the_name() {
-        let check = |name: &str, host: Option<&str>| assert_eq!(generated_host(name, "segue").as_deref(), host);
+        let check = |name: &str, host: Option<&str>| {
+            assert_eq!(generated_host(name, "segue").as_deref(), host)
+        };
         check("shop", Some("shop.segue"));
         check("shop/9080", Some("9080.shop.segue"));
         check("shop/web/http", Some("http.web.shop.segue"));

@@ -3,9 +3,10 @@
 use super::prepare::{PreparedCluster, PreparedService, effective_arguments};
 use super::{Rules, gateways};
 use crate::artifact::{
-    Blueprint, Cluster, Deployment, Gateway, Intention, Metadata, Percentage, Phase, PhaseName, Port, PortType, Route,
-    RoutePath, Service, Status, Traits,
+    Blueprint, Cluster, Deployment, Gateway, Intention, Metadata, Percentage, Phase, PhaseName,
+    Port, PortType, Route, RoutePath, Service, Status, Traits,
 };
+use crate::dsl::split_alias;
 use crate::problem::{Problem, ProblemKind, Result};
 use crate::state::{State, satisfying};
 use indexmap::IndexMap;
@@ -31,7 +32,11 @@ pub(super) fn deployment(
     let mut merged = before.clone();
     overlay(&mut merged.metadata, &body.metadata);
     overlay(&mut merged.dialects, &body.dialects);
-    merged.environment_variables.extend(body.environment_variables.clone());
+    let given = body
+        .environment_variables
+        .iter()
+        .filter(|(key, value)| !is_printed(&before, key, value.as_ref()));
+    merged.environment_variables.extend(given.map(|(key, value)| (key.clone(), value.clone())));
     for (cluster_name, prepared) in clusters {
         let cluster = cluster(before.clusters.get(cluster_name), prepared, rules, now);
         merged.clusters.insert(cluster_name.clone(), cluster);
@@ -53,14 +58,19 @@ pub(super) fn internal_gateways(
         let cluster = &deployment.clusters[cluster_name];
         let services = || cluster.services.iter().filter(|service| !service.is_undeploying());
         let mut ports: IndexMap<&String, PortType> = IndexMap::new();
-        for (port, kind) in services().flat_map(|service| &service.breed.ports).map(|(port, value)| (port, value.kind)) {
+        for (port, kind) in services()
+            .flat_map(|service| &service.breed.ports)
+            .map(|(port, value)| (port, value.kind))
+        {
             ports.entry(port).or_insert(kind);
         }
         for (port, kind) in ports {
             let name = format!("{}/{cluster_name}/{port}", deployment.name);
             let behind = services().filter(|service| service.breed.ports.contains_key(port));
             let behind: Vec<&str> = behind.map(|service| service.breed.name.as_str()).collect();
-            let paths = behind.iter().map(|breed| RoutePath::of([&deployment.name, cluster_name, breed, port]));
+            let paths = behind
+                .iter()
+                .map(|breed| RoutePath::of([&deployment.name, cluster_name, breed, port]));
             let given = prepared.gateways.get(port);
             let mut gateway = internal_gateway(state.gateway(&name), given, &name, kind, paths);
             complete_internal(&mut gateway, cluster_name, port, kind, rules)?;
@@ -88,7 +98,10 @@ pub(super) fn external_gateways(
             gateway.routes.insert(full, route.clone());
         }
         gateways::complete(&mut gateway, rules).map_err(|problems| {
-            problems.map(|problem| Problem { pointer: format!("{pointer}{}", problem.pointer), ..problem })
+            problems.map(|problem| Problem {
+                pointer: format!("{pointer}{}", problem.pointer),
+                ..problem
+            })
         })?;
         gateways::keep_assigned_port(state, &mut gateway);
         gateways::check_port(state, &gateway, Some(&deployment.name)).map_err(|problems| {
@@ -105,7 +118,12 @@ pub(super) fn stated(intention: Intention, now: OffsetDateTime) -> Status {
     Status { intention, since: now, phase }
 }
 
-fn cluster(old: Option<&Cluster>, prepared: &PreparedCluster, rules: &Rules, now: OffsetDateTime) -> Cluster {
+fn cluster(
+    old: Option<&Cluster>,
+    prepared: &PreparedCluster,
+    rules: &Rules,
+    now: OffsetDateTime,
+) -> Cluster {
     let mut cluster = old.cloned().unwrap_or_else(|| Cluster {
         metadata: Metadata::default(),
         host: rules.gateway_host.clone(),
@@ -172,6 +190,17 @@ fn merge_service(service: &mut Service, prepared: &PreparedService, rules: &Rule
     }
 }
 
+/// Whether `value` is what a service of the cluster was printed with: sent back, it stands for the text that it came
+/// from.
+fn is_printed(deployment: &Deployment, key: &str, value: Option<&String>) -> bool {
+    let Some((cluster, name)) = key.split_once('.') else { return false };
+    let Some(cluster) = deployment.clusters.get(cluster) else { return false };
+    let environments = cluster.services.iter().filter_map(|service| service.environment.as_ref());
+    let printed =
+        |(own, printed): (&String, &String)| split_alias(own).0 == name && Some(printed) == value;
+    value.is_some() && environments.flatten().any(printed)
+}
+
 /// States the intention anew of services that are named and differ, or that are failed or on their way out
 /// (runtime, 6.4).
 fn restate_changed(
@@ -184,8 +213,11 @@ fn restate_changed(
     for (cluster_name, prepared) in named {
         for named in &prepared.services {
             let Some(old) = before.service(cluster_name, &named.breed.name) else { continue };
-            let Some(service) = merged.service_mut(cluster_name, &named.breed.name) else { continue };
-            let redefined = Definition::of(before, cluster_name, old) != Definition::of(&after, cluster_name, service);
+            let Some(service) = merged.service_mut(cluster_name, &named.breed.name) else {
+                continue;
+            };
+            let redefined = Definition::of(before, cluster_name, old)
+                != Definition::of(&after, cluster_name, service);
             if redefined {
                 service.environment = None;
             }
@@ -213,7 +245,8 @@ impl<'a> Definition<'a> {
     fn of(deployment: &'a Deployment, cluster_name: &str, service: &'a Service) -> Self {
         let cluster = &deployment.clusters[cluster_name];
         let prefix = format!("{cluster_name}.");
-        let inherited = deployment.environment_variables.iter().filter(|(key, _)| key.starts_with(&prefix));
+        let inherited =
+            deployment.environment_variables.iter().filter(|(key, _)| key.starts_with(&prefix));
         Self {
             breed: &service.breed,
             variables: &service.environment_variables,
@@ -276,11 +309,20 @@ fn internal_gateway(
     }
 }
 
-fn complete_internal(gateway: &mut Gateway, cluster: &str, port: &str, kind: PortType, rules: &Rules) -> Result<()> {
+fn complete_internal(
+    gateway: &mut Gateway,
+    cluster: &str,
+    port: &str,
+    kind: PortType,
+    rules: &Rules,
+) -> Result<()> {
     let pointer = format!("/clusters/{cluster}/gateways/{port}");
     if kind == PortType::Tcp && gateway.sticky.is_some() {
-        let detail = format!("port '{port}' of cluster '{cluster}' is tcp, where nothing can be sticky");
-        return Err(Problem::new(ProblemKind::StickyPortType, format!("{pointer}/sticky"), detail).into());
+        let detail =
+            format!("port '{port}' of cluster '{cluster}' is tcp, where nothing can be sticky");
+        return Err(
+            Problem::new(ProblemKind::StickyPortType, format!("{pointer}/sticky"), detail).into()
+        );
     }
     gateways::complete(gateway, rules).map_err(|problems| {
         problems.map(|problem| Problem {
@@ -304,7 +346,11 @@ fn external_path(deployment: &Deployment, path: &RoutePath, pointer: &str) -> Re
     let (cluster, port) = match segments[..] {
         [cluster, port] => (cluster, port),
         [own, cluster, port] if own == deployment.name => (cluster, port),
-        _ => return Err(wrong(format!("route '{}' is not of the form CLUSTER/PORT", path.as_str())).into()),
+        _ => {
+            return Err(
+                wrong(format!("route '{}' is not of the form CLUSTER/PORT", path.as_str())).into()
+            );
+        }
     };
     let Some(found) = deployment.clusters.get(cluster) else {
         return Err(wrong(format!("there is no cluster '{cluster}'")).into());

@@ -16,9 +16,7 @@ mod undeploy;
 pub use archive::ServiceKey;
 pub use report::{Report, Routed, ServiceReport};
 
-use crate::artifact::{
-    Argument, ArtifactKey, Blueprint, Breed, Gateway, NamedScale, Scale,
-};
+use crate::artifact::{Argument, ArtifactKey, Blueprint, Breed, Gateway, NamedScale, Scale};
 use crate::dsl::DeploymentBody;
 use crate::event::{Event, Position, Tags};
 use crate::problem::{Problem, ProblemKind, Result};
@@ -193,15 +191,24 @@ impl Default for Rules {
 }
 
 /// Decides `command` on `state`: the events that make it true, or why it is refused.
-pub fn decide(state: &State, command: &Command, context: &Context, rules: &Rules) -> Result<Vec<Event>> {
+pub fn decide(
+    state: &State,
+    command: &Command,
+    context: &Context,
+    rules: &Rules,
+) -> Result<Vec<Event>> {
     match command {
         Command::Store(Store { artifact: Artifact::Gateway(gateway), submission }) => {
             gateways::store(state, gateway, submission, context, rules)
         }
         Command::Store(store) => statics::store(state, store, context),
         Command::Delete { key } => statics::delete(state, key, context),
-        Command::Deploy { name, body, submission } => deploy::deploy(state, name, body, submission, context, rules),
-        Command::Undeploy { name, body, submission } => undeploy::undeploy(state, name, body, submission, context),
+        Command::Deploy { name, body, submission } => {
+            deploy::deploy(state, name, body, submission, context, rules)
+        }
+        Command::Undeploy { name, body, submission } => {
+            undeploy::undeploy(state, name, body, submission, context)
+        }
         Command::Scale { deployment, cluster, service, scale, submission } => {
             deploy::scale(state, (deployment, cluster, service), *scale, submission, context)
         }
@@ -216,12 +223,20 @@ pub fn decide(state: &State, command: &Command, context: &Context, rules: &Rules
 }
 
 /// Decides each of `commands` on what the ones before it made. Problems point below the index of their command.
-fn all(state: &State, commands: &[Command], context: &Context, rules: &Rules) -> Result<Vec<Event>> {
+fn all(
+    state: &State,
+    commands: &[Command],
+    context: &Context,
+    rules: &Rules,
+) -> Result<Vec<Event>> {
     let mut state = state.clone();
     let mut events = Vec::new();
     for (index, command) in commands.iter().enumerate() {
         let decided = decide(&state, command, context, rules).map_err(|problems| {
-            problems.map(|problem| Problem { pointer: format!("/{index}{}", problem.pointer), ..problem })
+            problems.map(|problem| Problem {
+                pointer: format!("/{index}{}", problem.pointer),
+                ..problem
+            })
         })?;
         for event in decided {
             foresee(&mut state, &event, context);
@@ -245,7 +260,8 @@ fn foresee(state: &mut State, event: &Event, context: &Context) {
 
 fn post(posted: &Posted, context: &Context) -> Result<Vec<Event>> {
     if posted.tags.is_empty() {
-        let problem = Problem::new(ProblemKind::NoTagEvent, "/tags", "an event needs at least one tag");
+        let problem =
+            Problem::new(ProblemKind::NoTagEvent, "/tags", "an event needs at least one tag");
         return Err(problem.hint("for example tags: [\"releases:shop\"]").into());
     }
     Ok(vec![Event {
@@ -271,5 +287,7 @@ fn check_revision(state: &State, key: &ArtifactKey, wanted: Option<RevisionMatch
         Some(actual) => format!("{key} has revision {actual}, not the one asked for"),
         None => format!("there is no {key}"),
     };
-    Err(Problem::new(ProblemKind::PreconditionFailed, "", detail).hint("read it again and repeat the change").into())
+    Err(Problem::new(ProblemKind::PreconditionFailed, "", detail)
+        .hint("read it again and repeat the change")
+        .into())
 }

@@ -2,8 +2,8 @@
 
 use super::Rules;
 use crate::artifact::{
-    Argument, Blueprint, BlueprintCluster, BlueprintService, Breed, BreedReference, Gateway, HealthCheck, Metadata,
-    Scale, ScaleReference, Traits,
+    Argument, Blueprint, BlueprintCluster, BlueprintService, Breed, BreedReference, Gateway,
+    HealthCheck, Metadata, Scale, ScaleReference, Traits,
 };
 use crate::problem::{Problem, ProblemKind, Problems, Result};
 use crate::state::State;
@@ -33,7 +33,10 @@ pub(super) struct PreparedService {
 }
 
 /// Resolves all clusters of `body`. All missing references are reported together.
-pub(super) fn clusters(state: &State, body: &Blueprint) -> Result<IndexMap<String, PreparedCluster>> {
+pub(super) fn clusters(
+    state: &State,
+    body: &Blueprint,
+) -> Result<IndexMap<String, PreparedCluster>> {
     let mut problems = Vec::new();
     let mut clusters = IndexMap::new();
     for (name, cluster) in &body.clusters {
@@ -48,15 +51,24 @@ pub(super) fn clusters(state: &State, body: &Blueprint) -> Result<IndexMap<Strin
 
 /// The effective arguments: the installation's, the breed's, the service's; of all `privileged` only the last
 /// survives, in front (documents, 2.4).
-pub(super) fn effective_arguments(rules: &Rules, breed: &Breed, service: &[Argument]) -> Vec<Argument> {
-    let all: Vec<&Argument> = rules.default_arguments.iter().chain(&breed.arguments).chain(service).collect();
+pub(super) fn effective_arguments(
+    rules: &Rules,
+    breed: &Breed,
+    service: &[Argument],
+) -> Vec<Argument> {
+    let all: Vec<&Argument> =
+        rules.default_arguments.iter().chain(&breed.arguments).chain(service).collect();
     let is_privileged = |argument: &&&Argument| argument.key == "privileged";
     let privileged = all.iter().rfind(is_privileged);
     let others = all.iter().filter(|argument| !is_privileged(argument));
     privileged.into_iter().chain(others).map(|argument| (*argument).clone()).collect()
 }
 
-fn prepare_cluster(state: &State, name: &str, cluster: &BlueprintCluster) -> Result<PreparedCluster> {
+fn prepare_cluster(
+    state: &State,
+    name: &str,
+    cluster: &BlueprintCluster,
+) -> Result<PreparedCluster> {
     let mut problems = Vec::new();
     let mut services = Vec::new();
     for (index, service) in cluster.services.iter().enumerate() {
@@ -67,7 +79,8 @@ fn prepare_cluster(state: &State, name: &str, cluster: &BlueprintCluster) -> Res
         }
     }
     Problems::check(problems)?;
-    let gateways = named_gateways(&format!("/clusters/{name}/gateways"), &cluster.gateways, &services)?;
+    let gateways =
+        named_gateways(&format!("/clusters/{name}/gateways"), &cluster.gateways, &services)?;
     Ok(PreparedCluster {
         metadata: cluster.metadata.clone(),
         services,
@@ -78,12 +91,17 @@ fn prepare_cluster(state: &State, name: &str, cluster: &BlueprintCluster) -> Res
     })
 }
 
-fn prepare_service(state: &State, pointer: &str, service: &BlueprintService) -> Result<PreparedService> {
+fn prepare_service(
+    state: &State,
+    pointer: &str,
+    service: &BlueprintService,
+) -> Result<PreparedService> {
     let (breed, inline) = match &service.breed {
         BreedReference::Inline(breed) => ((**breed).clone(), true),
         BreedReference::Reference(name) => {
             let stored = state.breeds().get(name);
-            let stored = stored.ok_or_else(|| not_found(&format!("{pointer}/breed"), "breed", name))?;
+            let stored =
+                stored.ok_or_else(|| not_found(&format!("{pointer}/breed"), "breed", name))?;
             ((*stored.artifact).clone(), false)
         }
     };
@@ -92,7 +110,12 @@ fn prepare_service(state: &State, pointer: &str, service: &BlueprintService) -> 
         Some(ScaleReference::Inline(scale)) => Some(*scale),
         Some(ScaleReference::Reference(name)) => {
             let stored = state.scales().get(name);
-            Some(stored.ok_or_else(|| not_found(&format!("{pointer}/scale"), "scale", name))?.artifact.scale)
+            Some(
+                stored
+                    .ok_or_else(|| not_found(&format!("{pointer}/scale"), "scale", name))?
+                    .artifact
+                    .scale,
+            )
         }
     };
     Ok(PreparedService {
@@ -113,21 +136,29 @@ fn named_gateways(
     gateways: &IndexMap<String, Gateway>,
     services: &[PreparedService],
 ) -> Result<IndexMap<String, Gateway>> {
-    let mut ports: Vec<&String> = services.iter().flat_map(|service| service.breed.ports.keys()).collect();
+    let mut ports: Vec<&String> =
+        services.iter().flat_map(|service| service.breed.ports.keys()).collect();
     ports.sort();
     ports.dedup();
     let name = |given: &String| -> Result<String> {
         match (given.as_str(), &ports[..]) {
             ("", [only]) => Ok((*only).clone()),
             ("", _) => {
-                let detail = "a gateway without port name needs services with exactly one port name";
-                let problem = Problem::new(ProblemKind::IllegalAnonymousRoutingPortMapping, pointer, detail);
+                let detail =
+                    "a gateway without port name needs services with exactly one port name";
+                let problem =
+                    Problem::new(ProblemKind::IllegalAnonymousRoutingPortMapping, pointer, detail);
                 Err(problem.hint("write the port name: gateways: {PORT: {routes: ...}}").into())
             }
             _ if ports.contains(&given) => Ok(given.clone()),
             _ => {
                 let detail = format!("no service of the cluster has a port '{given}'");
-                Err(Problem::new(ProblemKind::UnresolvedGatewayPort, format!("{pointer}/{given}"), detail).into())
+                Err(Problem::new(
+                    ProblemKind::UnresolvedGatewayPort,
+                    format!("{pointer}/{given}"),
+                    detail,
+                )
+                .into())
             }
         }
     };

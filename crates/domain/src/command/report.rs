@@ -69,12 +69,20 @@ pub struct Routed {
 }
 
 /// The events that a report makes.
-pub(super) fn decide(state: &State, report: &Report, context: &Context, rules: &Rules) -> Vec<Event> {
+pub(super) fn decide(
+    state: &State,
+    report: &Report,
+    context: &Context,
+    rules: &Rules,
+) -> Vec<Event> {
     match report {
         Report::Service { key, report } => {
-            let service =
-                state.deployment(&key.deployment).and_then(|found| found.service(&key.cluster, &key.service));
-            service.map(|service| about_service(state, key, service, report, context, rules)).unwrap_or_default()
+            let service = state
+                .deployment(&key.deployment)
+                .and_then(|found| found.service(&key.cluster, &key.service));
+            service
+                .map(|service| about_service(state, key, service, report, context, rules))
+                .unwrap_or_default()
         }
         Report::Routed(routed) => about_gateways(state, routed, context),
         Report::Failure { component, words } => {
@@ -96,14 +104,26 @@ fn about_service(
         (ServiceReport::TakenUp, _, PhaseName::Initiated) => {
             vec![phase_event(key, PhaseName::Updating, None, context)]
         }
-        (ServiceReport::EnvironmentDue, Intention::Deployment, _) if service.environment.is_none() => {
+        (ServiceReport::EnvironmentDue, Intention::Deployment, _)
+            if service.environment.is_none() =>
+        {
             environment_resolved(state, key, service, context)
         }
-        (ServiceReport::Instances(instances), _, _) => instances_observed(key, service, instances, context),
-        (ServiceReport::Done, Intention::Deployment, PhaseName::Updating) => done(state, key, context, rules),
+        (ServiceReport::Instances(instances), _, _) => {
+            instances_observed(key, service, instances, context)
+        }
+        (ServiceReport::Done, Intention::Deployment, PhaseName::Updating) => {
+            done(state, key, context, rules)
+        }
         (ServiceReport::Differs(how), Intention::Deployment, PhaseName::Done) => {
             let phase = Phase { name: PhaseName::Updating, since: context.now, notification: None };
-            vec![synchronisation(key, "redeploy", json!({ "difference": how }), phase_fact(key, phase), context)]
+            vec![synchronisation(
+                key,
+                "redeploy",
+                json!({ "difference": how }),
+                phase_fact(key, phase),
+                context,
+            )]
         }
         (ServiceReport::Trouble(words), _, PhaseName::Updating)
             if status.phase.notification.as_ref() != Some(words) =>
@@ -113,7 +133,11 @@ fn about_service(
             vec![failure(key, words, phase, context)]
         }
         (ServiceReport::Failed(words), _, PhaseName::Initiated | PhaseName::Updating) => {
-            let phase = Phase { name: PhaseName::Failed, since: context.now, notification: Some(words.clone()) };
+            let phase = Phase {
+                name: PhaseName::Failed,
+                since: context.now,
+                notification: Some(words.clone()),
+            };
             vec![failure(key, words, phase, context)]
         }
         (ServiceReport::Gone, Intention::Undeployment, _) => gone(state, key, context),
@@ -131,7 +155,12 @@ fn about_service(
     }
 }
 
-fn environment_resolved(state: &State, key: &ServiceKey, service: &Service, context: &Context) -> Vec<Event> {
+fn environment_resolved(
+    state: &State,
+    key: &ServiceKey,
+    service: &Service,
+    context: &Context,
+) -> Vec<Event> {
     let Some(deployment) = state.deployment(&key.deployment) else { return Vec::new() };
     let fact = DeploymentFact::EnvironmentResolved {
         cluster: key.cluster.clone(),
@@ -142,7 +171,12 @@ fn environment_resolved(state: &State, key: &ServiceKey, service: &Service, cont
 }
 
 /// An instance that was on its way out stays so, whatever an observation from before that says.
-fn instances_observed(key: &ServiceKey, service: &Service, observed: &[Instance], context: &Context) -> Vec<Event> {
+fn instances_observed(
+    key: &ServiceKey,
+    service: &Service,
+    observed: &[Instance],
+    context: &Context,
+) -> Vec<Event> {
     let leaving = |name: &str| {
         let known = service.instances.iter().find(|instance| instance.name == name);
         known.map_or(Leaving::No, |instance| instance.leaving)
@@ -152,11 +186,18 @@ fn instances_observed(key: &ServiceKey, service: &Service, observed: &[Instance]
         ..instance.clone()
     };
     let instances: Vec<Instance> = observed.iter().map(merge).collect();
-    if instances == service.instances { Vec::new() } else { vec![instances_event(key, instances, context)] }
+    if instances == service.instances {
+        Vec::new()
+    } else {
+        vec![instances_event(key, instances, context)]
+    }
 }
 
 fn instances_event(key: &ServiceKey, instances: Vec<Instance>, context: &Context) -> Event {
-    let ready = instances.iter().filter(|instance| instance.deployed && instance.leaving == Leaving::No).count();
+    let ready = instances
+        .iter()
+        .filter(|instance| instance.deployed && instance.leaving == Leaving::No)
+        .count();
     let value = json!({ "instances": instances.len(), "deployed": ready });
     let fact = DeploymentFact::InstancesObserved {
         cluster: key.cluster.clone(),
@@ -169,13 +210,22 @@ fn instances_event(key: &ServiceKey, instances: Vec<Instance>, context: &Context
 /// The service runs: the gateways of its cluster are published, with a port of their own (runtime, 9.2).
 fn done(state: &State, key: &ServiceKey, context: &Context, rules: &Rules) -> Vec<Event> {
     let phase = Phase { name: PhaseName::Done, since: context.now, notification: None };
-    let mut events = vec![synchronisation(key, "deployed", blank(), phase_fact(key, phase), context)];
+    let mut events =
+        vec![synchronisation(key, "deployed", blank(), phase_fact(key, phase), context)];
     let mut ports = Ports::new(state, rules);
     let prefix = format!("{}/{}/", key.deployment, key.cluster);
-    for stored in state.gateways_of(&key.deployment).filter(|stored| stored.gateway.name.starts_with(&prefix)) {
+    for stored in
+        state.gateways_of(&key.deployment).filter(|stored| stored.gateway.name.starts_with(&prefix))
+    {
         let name = &stored.gateway.name;
         if !stored.published {
-            events.push(gateway_event(name, &["published"], blank(), GatewayFact::Published, context));
+            events.push(gateway_event(
+                name,
+                &["published"],
+                blank(),
+                GatewayFact::Published,
+                context,
+            ));
         }
         if stored.gateway.port.number == 0 {
             events.push(ports.assign(name, context));
@@ -187,12 +237,19 @@ fn done(state: &State, key: &ServiceKey, context: &Context, rules: &Rules) -> Ve
 /// The service disappears; with the last one the deployment is archived as deleted.
 fn gone(state: &State, key: &ServiceKey, context: &Context) -> Vec<Event> {
     let last = dsl::representation(state, &ArtifactKey::new(Kind::Deployment, &key.deployment));
-    let fact = DeploymentFact::ServiceRemoved { cluster: key.cluster.clone(), service: key.service.clone() };
+    let fact = DeploymentFact::ServiceRemoved {
+        cluster: key.cluster.clone(),
+        service: key.service.clone(),
+    };
     let mut events = vec![synchronisation(key, "undeployed", blank(), fact, context)];
     let mut after = state.clone();
     foresee(&mut after, &events[0], context);
     if after.deployment(&key.deployment).is_some_and(|deployment| deployment.clusters.is_empty()) {
-        events.push(archive::deployment_deleted(&key.deployment, last.unwrap_or_else(blank), context));
+        events.push(archive::deployment_deleted(
+            &key.deployment,
+            last.unwrap_or_else(blank),
+            context,
+        ));
     }
     events
 }
@@ -200,7 +257,8 @@ fn gone(state: &State, key: &ServiceKey, context: &Context) -> Vec<Event> {
 fn about_gateways(state: &State, routed: &Routed, context: &Context) -> Vec<Event> {
     let mut events = Vec::new();
     if let Some((kind, name)) = &routed.installed {
-        let tags = ["marshaller:configuration".to_owned(), format!("type:{kind}"), format!("name:{name}")];
+        let tags =
+            ["marshaller:configuration".to_owned(), format!("type:{kind}"), format!("name:{name}")];
         events.push(notice(&tags.each_ref().map(String::as_str), blank(), context));
     }
     for (name, stored) in state.published_gateways() {
@@ -210,7 +268,8 @@ fn about_gateways(state: &State, routed: &Routed, context: &Context) -> Vec<Even
             continue;
         }
         let fact = GatewayFact::DeployedChanged { deployed, reason: reason.cloned() };
-        let document = dsl::representation(state, &ArtifactKey::new(Kind::Gateway, name)).unwrap_or_else(blank);
+        let document = dsl::representation(state, &ArtifactKey::new(Kind::Gateway, name))
+            .unwrap_or_else(blank);
         events.push(match (deployed, reason) {
             (true, _) => gateway_event(name, &["deployed"], document, fact, context),
             (false, None) => gateway_event(name, &["undeployed"], document, fact, context),
@@ -231,8 +290,9 @@ fn released(state: &State, routed: &Routed, context: &Context) -> Vec<Event> {
     }
     let mut events = Vec::new();
     for (key, names) in by_service {
-        let Some(service) =
-            state.deployment(&key.deployment).and_then(|found| found.service(&key.cluster, &key.service))
+        let Some(service) = state
+            .deployment(&key.deployment)
+            .and_then(|found| found.service(&key.cluster, &key.service))
         else {
             continue;
         };
@@ -257,7 +317,14 @@ fn synchronisation(
     context: &Context,
 ) -> Event {
     let tags = [format!("synchronisation:{what}"), format!("synchronization:{what}")];
-    archive::service("synchronisation", key, &tags.each_ref().map(String::as_str), value, fact, context)
+    archive::service(
+        "synchronisation",
+        key,
+        &tags.each_ref().map(String::as_str),
+        value,
+        fact,
+        context,
+    )
 }
 
 fn failure(key: &ServiceKey, words: &str, phase: Phase, context: &Context) -> Event {
@@ -265,12 +332,21 @@ fn failure(key: &ServiceKey, words: &str, phase: Phase, context: &Context) -> Ev
     archive::service("event", key, &tags, notification(words), phase_fact(key, phase), context)
 }
 
-fn phase_event(key: &ServiceKey, name: PhaseName, notification: Option<String>, context: &Context) -> Event {
+fn phase_event(
+    key: &ServiceKey,
+    name: PhaseName,
+    notification: Option<String>,
+    context: &Context,
+) -> Event {
     let phase = Phase { name, since: context.now, notification };
     let tag = format!("phase:{}", name.as_str());
     archive::service("deployment", key, &[&tag], blank(), phase_fact(key, phase), context)
 }
 
 fn phase_fact(key: &ServiceKey, phase: Phase) -> DeploymentFact {
-    DeploymentFact::PhaseChanged { cluster: key.cluster.clone(), service: key.service.clone(), phase }
+    DeploymentFact::PhaseChanged {
+        cluster: key.cluster.clone(),
+        service: key.service.clone(),
+        phase,
+    }
 }

@@ -12,14 +12,19 @@ use crate::state::State;
 pub(super) fn store(state: &State, store: &Store, context: &Context) -> Result<Vec<Event>> {
     let submission = &store.submission;
     match &store.artifact {
-        Artifact::Blueprint(blueprint) => Ok(store_blueprint(state, blueprint, submission, context)),
+        Artifact::Blueprint(blueprint) => {
+            Ok(store_blueprint(state, blueprint, submission, context))
+        }
         Artifact::Breed(breed) => Ok(vec![store_breed(state, breed, submission, context)]),
         Artifact::Scale(scale) => {
             let fact = StaticFact::ScaleStored(scale.clone());
-            let same = state.scales().get(&scale.name).is_some_and(|stored| *stored.artifact == *scale);
+            let same =
+                state.scales().get(&scale.name).is_some_and(|stored| *stored.artifact == *scale);
             Ok(vec![static_event(fact, same, submission, context)])
         }
-        Artifact::Gateway(_) => unreachable!("gateways have rules of their own, see gateways::store"),
+        Artifact::Gateway(_) => {
+            unreachable!("gateways have rules of their own, see gateways::store")
+        }
     }
 }
 
@@ -36,7 +41,9 @@ pub(super) fn delete(state: &State, key: &ArtifactKey, context: &Context) -> Res
             let detail = "a deployment is removed by naming its services";
             return Err(Problem::new(ProblemKind::NotSupported, "", detail).into());
         }
-        Kind::Blueprint | Kind::Breed | Kind::Scale => Fact::Static(StaticFact::Deleted(key.clone())),
+        Kind::Blueprint | Kind::Breed | Kind::Scale => {
+            Fact::Static(StaticFact::Deleted(key.clone()))
+        }
     };
     Ok(vec![archived(key, &submission, Some(fact), context)])
 }
@@ -55,11 +62,19 @@ pub(super) fn store_inline_breeds<'a>(
     breeds.into_iter().map(store).collect()
 }
 
-fn store_blueprint(state: &State, blueprint: &Blueprint, submission: &Submission, context: &Context) -> Vec<Event> {
+fn store_blueprint(
+    state: &State,
+    blueprint: &Blueprint,
+    submission: &Submission,
+    context: &Context,
+) -> Vec<Event> {
     let services = blueprint.clusters.values().flat_map(|cluster| &cluster.services);
     let inline = services.filter_map(|service| service.breed.inline());
     let mut events = store_inline_breeds(state, inline, submission.verb, context);
-    let same = state.blueprints().get(&blueprint.name).is_some_and(|stored| *stored.artifact == *blueprint);
+    let same = state
+        .blueprints()
+        .get(&blueprint.name)
+        .is_some_and(|stored| *stored.artifact == *blueprint);
     let fact = StaticFact::BlueprintStored(Box::new(blueprint.clone()));
     events.push(static_event(fact, same, submission, context));
     events
@@ -78,9 +93,13 @@ fn static_event(fact: StaticFact, same: bool, submission: &Submission, context: 
 /// Internal gateways go with their deployment (documents, 6.2).
 fn check_gateway_removal(state: &State, name: &str) -> Result<()> {
     match GatewayName::parse(name) {
-        Some(GatewayName::Internal { deployment, .. }) if state.deployment(deployment).is_some() => {
+        Some(GatewayName::Internal { deployment, .. })
+            if state.deployment(deployment).is_some() =>
+        {
             let detail = format!("gateway '{name}' belongs to deployment '{deployment}'");
-            let hint = format!("remove its services from deployment '{deployment}'; the gateway goes with them");
+            let hint = format!(
+                "remove its services from deployment '{deployment}'; the gateway goes with them"
+            );
             Err(Problem::new(ProblemKind::InternalGatewayRemove, "", detail).hint(hint).into())
         }
         _ => Ok(()),

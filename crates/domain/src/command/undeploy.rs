@@ -4,7 +4,8 @@ use super::archive::archived;
 use super::deploy::{blueprint, deleted, stated, stored_one};
 use super::{Context, Submission, Verb, check, merge};
 use crate::artifact::{
-    ArtifactKey, Blueprint, Deployment, Gateway, GatewayName, Intention, Kind, Leaving, RoutePath, Service,
+    ArtifactKey, Blueprint, Deployment, Gateway, GatewayName, Intention, Kind, Leaving, RoutePath,
+    Service,
 };
 use crate::dsl::DeploymentBody;
 use crate::event::Event;
@@ -33,7 +34,8 @@ pub(super) fn undeploy(
         }
     }
     check::remaining(&deployment)?;
-    let submission = Submission { verb: Verb::Update, representation: submission.representation.clone() };
+    let submission =
+        Submission { verb: Verb::Update, representation: submission.representation.clone() };
     let gateways = gateways(state, &deployment, context);
     let key = ArtifactKey::new(Kind::Deployment, name);
     let mut events = vec![archived(&key, &submission, Some(stated(deployment)), context)];
@@ -44,7 +46,10 @@ pub(super) fn undeploy(
 /// The services of `body` that run and are not on their way out already, as cluster and breed name.
 fn named_services(deployment: &Deployment, body: &Blueprint) -> Vec<(String, String)> {
     let named = body.clusters.iter().flat_map(|(cluster, content)| {
-        content.services.iter().map(move |service| (cluster.clone(), service.breed.name().to_owned()))
+        content
+            .services
+            .iter()
+            .map(move |service| (cluster.clone(), service.breed.name().to_owned()))
     });
     let staying = |cluster: &str, breed: &str| {
         deployment.service(cluster, breed).is_some_and(|service| !service.is_undeploying())
@@ -57,21 +62,33 @@ fn check_weights(state: &State, deployment: &Deployment, named: &[(String, Strin
     let clusters: BTreeSet<&String> = named.iter().map(|(cluster, _)| cluster).collect();
     let mut problems = Vec::new();
     for stored in state.gateways_of(&deployment.name) {
-        let Some(GatewayName::Internal { cluster, .. }) = GatewayName::parse(&stored.gateway.name) else { continue };
+        let Some(GatewayName::Internal { cluster, .. }) = GatewayName::parse(&stored.gateway.name)
+        else {
+            continue;
+        };
         if !clusters.iter().any(|named| *named == cluster) {
             continue;
         }
-        let goes = |path: &RoutePath| named.iter().any(|(_, breed)| service_of(path) == Some(breed.as_str()));
+        let goes = |path: &RoutePath| {
+            named.iter().any(|(_, breed)| service_of(path) == Some(breed.as_str()))
+        };
         let staying = stored.gateway.routes.iter().filter(|(path, _)| !goes(path));
-        let weights: Vec<u32> =
-            staying.map(|(_, route)| route.weight.map_or(0, |weight| u32::from(weight.value()))).collect();
+        let weights: Vec<u32> = staying
+            .map(|(_, route)| route.weight.map_or(0, |weight| u32::from(weight.value())))
+            .collect();
         let sum: u32 = weights.iter().sum();
         if !weights.is_empty() && sum != 100 {
             let name = &stored.gateway.name;
-            let detail = format!("at gateway '{name}' the services that stay would have {sum}% of the traffic");
+            let detail = format!(
+                "at gateway '{name}' the services that stay would have {sum}% of the traffic"
+            );
             let pointer = format!("/clusters/{cluster}");
             let problem = Problem::new(ProblemKind::InvalidRouteWeight, pointer, detail);
-            problems.push(problem.hint(format!("first set the weights of gateway '{name}' so that they have 100%")));
+            problems.push(
+                problem.hint(format!(
+                    "first set the weights of gateway '{name}' so that they have 100%"
+                )),
+            );
         }
     }
     Problems::check(problems)
@@ -93,9 +110,10 @@ fn gateways(state: &State, deployment: &Deployment, context: &Context) -> Vec<Ev
     let nothing_stays = deployment.services().all(|(_, service)| service.is_undeploying());
     let mut removed: BTreeSet<String> = BTreeSet::new();
     let mut events = Vec::new();
-    let (internal, external): (Vec<_>, Vec<_>) = state.gateways_of(&deployment.name).partition(|stored| {
-        GatewayName::parse(&stored.gateway.name).is_some_and(GatewayName::is_internal)
-    });
+    let (internal, external): (Vec<_>, Vec<_>) =
+        state.gateways_of(&deployment.name).partition(|stored| {
+            GatewayName::parse(&stored.gateway.name).is_some_and(GatewayName::is_internal)
+        });
     for old in internal {
         let keep = |path: &RoutePath| match path.segments()[..] {
             [_, cluster, breed, _] => stays(cluster, breed),
@@ -108,7 +126,13 @@ fn gateways(state: &State, deployment: &Deployment, context: &Context) -> Vec<Ev
     for old in external {
         let keep = |path: &RoutePath| !removed.contains(path.as_str());
         let mut removed_entries = BTreeSet::new();
-        events.extend(without_routes(&old.gateway, keep, nothing_stays, &mut removed_entries, context));
+        events.extend(without_routes(
+            &old.gateway,
+            keep,
+            nothing_stays,
+            &mut removed_entries,
+            context,
+        ));
     }
     events
 }

@@ -1,1 +1,134 @@
-//! Not written yet.
+//! Documents: text to document tree to typed artifacts, and back to the canonical form.
+//!
+//! [`documents`] turns text into trees that know the line and column of every element; the `read_` functions turn a
+//! tree into an artifact and refuse what the language does not allow; the `write_` functions print artifacts so that
+//! reading them again gives the same. Whether what an artifact refers to exists is not known here.
+
+mod blueprint;
+mod blueprint_rules;
+mod breed;
+mod breed_rules;
+mod cluster;
+mod common;
+mod deployment;
+mod event;
+mod fields;
+mod gateway;
+mod parse;
+mod reader;
+mod representation;
+mod routes;
+mod scalar;
+mod scale;
+#[cfg(test)]
+mod tests;
+mod tree;
+mod write;
+mod write_deployment;
+
+pub use blueprint::read_blueprint;
+pub use breed::read_breed;
+pub use common::split_alias;
+pub use deployment::{DeploymentBody, read_deployment_body};
+pub use event::{PostedEvent, read_event_query, read_posted_event};
+pub use gateway::read_gateway;
+pub use parse::{Limits, parse};
+pub use representation::{representation, representation_as_blueprint};
+pub use routes::{complete_weights, rewrite};
+pub use scale::{read_inline_scale, read_scale};
+pub use tree::{Key, Node, Scalar, ScalarKind, Value};
+pub use write::{
+    GatewayView, TargetView, write_blueprint, write_breed, write_gateway, write_inline_scale,
+    write_scale,
+};
+pub use write_deployment::{
+    DeploymentView, ExternalGatewayView, write_deployment, write_deployment_as_blueprint,
+};
+
+use crate::{
+    artifact::Kind,
+    problem::{Problem, ProblemKind, Result},
+};
+
+/// How a document is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// The name in the path: fills in a missing name; another one is refused.
+    pub name: Option<String>,
+    /// The type of a deployable that says none (`model.default_deployable_type`).
+    pub default_deployable_type: String,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { name: None, default_deployable_type: "container/docker".to_owned() }
+    }
+}
+
+/// Reads `text` with the default limits. One list of maps is as many documents as it has items.
+pub fn documents(text: &str) -> Result<Vec<Node>> {
+    let documents = parse(text, &Limits::default())?;
+    match <[Node; 1]>::try_from(documents) {
+        Ok([Node { value: Value::Sequence(items), .. }])
+            if !items.is_empty()
+                && items.iter().all(|item| matches!(item.value, Value::Mapping(_))) =>
+        {
+            Ok(items)
+        }
+        Ok(single) => Ok(single.into()),
+        Err(documents) => Ok(documents),
+    }
+}
+
+/// Reads `text`, which holds exactly one document.
+pub fn document(text: &str) -> Result<Node> {
+    let documents = parse(text, &Limits::default())?;
+    let count = documents.len();
+    match <[Node; 1]>::try_from(documents) {
+        Ok([document]) => Ok(document),
+        Err(documents) => {
+            let detail = format!("one document is expected here, found {count}");
+            let place = documents.get(1).map(|document| document.place);
+            Err(Problem::new(ProblemKind::UnexpectedType, "", detail).at(place).into())
+        }
+    }
+}
+
+/// The kind and the name that a document gives itself, as far as it does, for bodies with several kinds.
+pub fn document_key(node: &Node) -> Result<(Option<Kind>, Option<String>)> {
+    let Value::Mapping(entries) = &node.value else {
+        let detail = format!("expected a map, found {}", node.describe());
+        return Err(Problem::new(ProblemKind::UnexpectedType, "", detail)
+            .at(Some(node.place))
+            .into());
+    };
+    let scalar = |name: &str| {
+        entries.iter().find(|(key, _)| key.text == name).and_then(|(_, node)| match &node.value {
+            Value::Scalar(scalar) => Some((scalar.text.clone(), node.place)),
+            _ => None,
+        })
+    };
+    let name = scalar("name").map(|(name, _)| name);
+    let Some((text, place)) = scalar("kind") else { return Ok((None, name)) };
+    if let Some(kind) = Kind::ALL.into_iter().find(|kind| kind.singular() == text) {
+        return Ok((Some(kind), name));
+    }
+    let problem = if LATER_KINDS.contains(&text.as_str()) {
+        Problem::new(
+            ProblemKind::NotSupported,
+            "/kind",
+            format!("this release does not support the kind '{text}' yet"),
+        )
+    } else {
+        Problem::new(
+            ProblemKind::UnexpectedArtifact,
+            "/kind",
+            format!("'{text}' is no kind of artifact"),
+        )
+    };
+    Err(problem.at(Some(place)).into())
+}
+
+/// Kinds of the full language that this release does not know yet.
+const LATER_KINDS: [&str; 7] =
+    ["condition", "escalation", "rewrite", "route", "sla", "template", "workflow"];

@@ -114,11 +114,17 @@ impl Fact {
         match self {
             Fact::Static(fact) => Some(fact.key()),
             Fact::Gateway { name, fact } => match fact {
-                GatewayFact::Stored(_) | GatewayFact::Deleted => Some(ArtifactKey::new(Kind::Gateway, name)),
-                GatewayFact::Published | GatewayFact::PortAssigned(_) | GatewayFact::DeployedChanged { .. } => None,
+                GatewayFact::Stored(_) | GatewayFact::Deleted => {
+                    Some(ArtifactKey::new(Kind::Gateway, name))
+                }
+                GatewayFact::Published
+                | GatewayFact::PortAssigned(_)
+                | GatewayFact::DeployedChanged { .. } => None,
             },
             Fact::Deployment { name, fact } => match fact {
-                DeploymentFact::Stated(_) | DeploymentFact::Deleted => Some(ArtifactKey::new(Kind::Deployment, name)),
+                DeploymentFact::Stated(_) | DeploymentFact::Deleted => {
+                    Some(ArtifactKey::new(Kind::Deployment, name))
+                }
                 DeploymentFact::PhaseChanged { .. }
                 | DeploymentFact::InstancesObserved { .. }
                 | DeploymentFact::EnvironmentResolved { .. }
@@ -132,7 +138,9 @@ impl StaticFact {
     /// The artifact that the fact is about.
     pub fn key(&self) -> ArtifactKey {
         match self {
-            StaticFact::BlueprintStored(blueprint) => ArtifactKey::new(Kind::Blueprint, &blueprint.name),
+            StaticFact::BlueprintStored(blueprint) => {
+                ArtifactKey::new(Kind::Blueprint, &blueprint.name)
+            }
             StaticFact::BreedStored(breed) => ArtifactKey::new(Kind::Breed, &breed.name),
             StaticFact::ScaleStored(scale) => ArtifactKey::new(Kind::Scale, &scale.name),
             StaticFact::Deleted(key) => key.clone(),

@@ -17,7 +17,9 @@ use std::fmt;
 use time::OffsetDateTime;
 
 /// Place in the log's total order, from 1, without gaps. 0 is "before the first record".
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct Position(pub u64);
 

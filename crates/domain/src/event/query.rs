@@ -36,8 +36,10 @@ pub struct TimeRange {
 impl TimeRange {
     /// Whether `timestamp` lies in the range.
     pub fn contains(&self, timestamp: OffsetDateTime) -> bool {
-        let after = |bound: Bound| timestamp > bound.at || (bound.inclusive && timestamp == bound.at);
-        let before = |bound: Bound| timestamp < bound.at || (bound.inclusive && timestamp == bound.at);
+        let after =
+            |bound: Bound| timestamp > bound.at || (bound.inclusive && timestamp == bound.at);
+        let before =
+            |bound: Bound| timestamp < bound.at || (bound.inclusive && timestamp == bound.at);
         self.from.is_none_or(after) && self.to.is_none_or(before)
     }
 }

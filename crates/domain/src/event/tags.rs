@@ -15,7 +15,10 @@ impl Tags {
         let mut expanded: Vec<String> = Vec::new();
         for tag in tags {
             let tag = tag.into();
-            let group = tag.split_once(':').map(|(group, _)| group.to_owned()).filter(|group| !group.is_empty());
+            let group = tag
+                .split_once(':')
+                .map(|(group, _)| group.to_owned())
+                .filter(|group| !group.is_empty());
             for tag in std::iter::once(tag).chain(group) {
                 if !expanded.contains(&tag) {
                     expanded.push(tag);

@@ -9,13 +9,17 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum OpenError {
     /// Another process, or another part of this one, has it open.
-    #[error("the log in {directory} is in use: stop the other Segue that runs on this directory, or choose another directory")]
+    #[error(
+        "the log in {directory} is in use: stop the other Segue that runs on this directory, or choose another directory"
+    )]
     InUse {
         /// Where it is.
         directory: PathBuf,
     },
     /// It was written by a newer release.
-    #[error("the log in {directory} has format {found}, this release knows formats up to {known}: run a newer release of Segue on it; nothing was changed")]
+    #[error(
+        "the log in {directory} has format {found}, this release knows formats up to {known}: run a newer release of Segue on it; nothing was changed"
+    )]
     NewerStore {
         /// Where it is.
         directory: PathBuf,
@@ -25,7 +29,9 @@ pub enum OpenError {
         known: u32,
     },
     /// The directory cannot be created or looked into.
-    #[error("the directory {directory} of the log cannot be used: {reason}; check the path and its permissions")]
+    #[error(
+        "the directory {directory} of the log cannot be used: {reason}; check the path and its permissions"
+    )]
     Directory {
         /// Where it is.
         directory: PathBuf,
@@ -49,7 +55,9 @@ pub enum OpenError {
         error: ReadError,
     },
     /// RocksDB refuses for another reason.
-    #[error("the log in {directory} cannot be opened: {reason}; when the disk is sound and has room, restore the directory from a backup")]
+    #[error(
+        "the log in {directory} cannot be opened: {reason}; when the disk is sound and has room, restore the directory from a backup"
+    )]
     Storage {
         /// Where it is.
         directory: PathBuf,
@@ -62,7 +70,9 @@ pub enum OpenError {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ReadError {
     /// The bytes of a record are not what was written.
-    #[error("the record at position {position} is damaged: {reason}; restore the log from a backup")]
+    #[error(
+        "the record at position {position} is damaged: {reason}; restore the log from a backup"
+    )]
     Damaged {
         /// Where it stands.
         position: Position,
@@ -76,7 +86,9 @@ pub enum ReadError {
         position: Position,
     },
     /// A record was written by a newer release.
-    #[error("the record at position {position} has format {found}, this release knows formats up to {known}: run a newer release of Segue")]
+    #[error(
+        "the record at position {position} has format {found}, this release knows formats up to {known}: run a newer release of Segue"
+    )]
     NewerRecord {
         /// Where it stands.
         position: Position,
@@ -118,10 +130,14 @@ pub enum AppendError {
     },
     /// The log takes no more writes, since one failed or it was closed. Whether the events of appends that waited
     /// at that moment are in the log is known after it was opened again.
-    #[error("the log takes no more writes: {0}; reading goes on; free or repair the disk and restart")]
+    #[error(
+        "the log takes no more writes: {0}; reading goes on; free or repair the disk and restart"
+    )]
     Stopped(String),
     /// Too much for one append.
-    #[error("an append of {records} events and {bytes} bytes is too large: at most {records_max} events and {bytes_max} bytes fit")]
+    #[error(
+        "an append of {records} events and {bytes} bytes is too large: at most {records_max} events and {bytes_max} bytes fit"
+    )]
     TooLarge {
         /// How many events.
         records: usize,
@@ -133,7 +149,9 @@ pub enum AppendError {
         bytes_max: usize,
     },
     /// Too many appends wait for the disk: try again later.
-    #[error("the disk does not keep up, {records} events ({bytes} bytes) wait to be written: try again later")]
+    #[error(
+        "the disk does not keep up, {records} events ({bytes} bytes) wait to be written: try again later"
+    )]
     Full {
         /// How many events wait.
         records: usize,
@@ -152,5 +170,6 @@ pub enum AppendError {
 
 /// A revision in words.
 fn revision(revision: Option<Position>) -> String {
-    revision.map_or_else(|| "no such artifact".to_owned(), |position| format!("revision {position}"))
+    revision
+        .map_or_else(|| "no such artifact".to_owned(), |position| format!("revision {position}"))
 }

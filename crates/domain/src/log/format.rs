@@ -56,14 +56,20 @@ struct HeaderV1<'a> {
     fact_bytes: Option<u32>,
 }
 
+/// Header, value and fact.
+type Parts<'a> = (HeaderV1<'a>, &'a [u8], Option<&'a [u8]>);
+
 impl Encoded {
     /// The bytes of `draft`, all but what depends on the position. The error says what cannot be written.
     pub fn new(draft: &Draft) -> Result<Self, String> {
         let event = &draft.event;
-        let value = serde_json::to_vec(&event.value).map_err(|error| format!("its value: {error}"))?;
+        let value =
+            serde_json::to_vec(&event.value).map_err(|error| format!("its value: {error}"))?;
         let fact = event.fact.as_ref().map(serde_json::to_vec).transpose();
         let fact = fact.map_err(|error| format!("its fact: {error}"))?;
-        let length = |bytes: &[u8]| u32::try_from(bytes.len()).map_err(|_| "it is larger than 4 GiB".to_owned());
+        let length = |bytes: &[u8]| {
+            u32::try_from(bytes.len()).map_err(|_| "it is larger than 4 GiB".to_owned())
+        };
         let header = HeaderV1 {
             time: draft.time.unix_timestamp_nanos(),
             timestamp: event.timestamp.unix_timestamp_nanos(),
@@ -80,7 +86,8 @@ impl Encoded {
             fact_bytes: fact.as_deref().map(length).transpose()?,
         };
         let prefix = vec![RECORD_FORMAT, 0, 0, 0, 0];
-        let mut bytes = postcard::to_extend(&header, prefix).map_err(|error| format!("its header: {error}"))?;
+        let mut bytes =
+            postcard::to_extend(&header, prefix).map_err(|error| format!("its header: {error}"))?;
         bytes.extend_from_slice(&value);
         bytes.extend_from_slice(&fact.unwrap_or_default());
         Ok(Self(bytes))
@@ -104,7 +111,8 @@ pub(super) fn decode(position: Position, bytes: &[u8]) -> Result<Record, ReadErr
     let (header, value, fact) = split(position, bytes)?;
     let damaged = |reason: String| ReadError::Damaged { position, reason };
     let instant = |nanoseconds: i128| {
-        OffsetDateTime::from_unix_timestamp_nanos(nanoseconds).map_err(|error| damaged(format!("a time: {error}")))
+        OffsetDateTime::from_unix_timestamp_nanos(nanoseconds)
+            .map_err(|error| damaged(format!("a time: {error}")))
     };
     let origin = match header.origin {
         0 => Origin::Service,
@@ -126,7 +134,8 @@ pub(super) fn decode(position: Position, bytes: &[u8]) -> Result<Record, ReadErr
             kind: header.kind.to_owned(),
             tags: Tags::deserialize(tags).map_err(|error| damaged(format!("its tags: {error}")))?,
             timestamp: instant(header.timestamp)?,
-            value: serde_json::from_slice(value).map_err(|error| damaged(format!("its value: {error}")))?,
+            value: serde_json::from_slice(value)
+                .map_err(|error| damaged(format!("its value: {error}")))?,
             fact: fact.map_err(|error| damaged(format!("its fact: {error}")))?,
         },
     })
@@ -135,7 +144,12 @@ pub(super) fn decode(position: Position, bytes: &[u8]) -> Result<Record, ReadErr
 /// Checks the record at `position` and reads what the index needs.
 pub(super) fn decode_header(position: Position, bytes: &[u8]) -> Result<Header<'_>, ReadError> {
     let (header, _, _) = split(position, bytes)?;
-    Ok(Header { time: header.time, timestamp: header.timestamp, kind: header.kind, tags: header.tags })
+    Ok(Header {
+        time: header.time,
+        timestamp: header.timestamp,
+        kind: header.kind,
+        tags: header.tags,
+    })
 }
 
 /// The key of the record at `position`.
@@ -174,8 +188,8 @@ pub(super) fn revision_artifact(key: &[u8]) -> Option<ArtifactKey> {
     Some(ArtifactKey::new(kind, std::str::from_utf8(name).ok()?))
 }
 
-/// Checks format, checksum and lengths; returns header, value and fact.
-fn split(position: Position, bytes: &[u8]) -> Result<(HeaderV1<'_>, &[u8], Option<&[u8]>), ReadError> {
+/// Checks format, checksum and lengths, and takes the bytes apart.
+fn split(position: Position, bytes: &[u8]) -> Result<Parts<'_>, ReadError> {
     let damaged = |reason: &str| ReadError::Damaged { position, reason: reason.to_owned() };
     let [format, c0, c1, c2, c3, body @ ..] = bytes else { return Err(damaged("it is cut off")) };
     match *format {
@@ -186,8 +200,8 @@ fn split(position: Position, bytes: &[u8]) -> Result<(HeaderV1<'_>, &[u8], Optio
     if u32::from_le_bytes([*c0, *c1, *c2, *c3]) != checksum(position, body) {
         return Err(damaged("its checksum does not match"));
     }
-    let (header, rest) =
-        postcard::take_from_bytes::<HeaderV1>(body).map_err(|error| damaged(&format!("its header: {error}")))?;
+    let (header, rest) = postcard::take_from_bytes::<HeaderV1>(body)
+        .map_err(|error| damaged(&format!("its header: {error}")))?;
     let parts = rest.split_at_checked(header.value_bytes as usize);
     let (value, fact) = parts.ok_or_else(|| damaged("its value is cut off"))?;
     if fact.len() != header.fact_bytes.unwrap_or_default() as usize {
@@ -242,10 +256,11 @@ mod tests {
     /// The bytes of version 1. When this test fails, the disk format changed: make a new version instead.
     #[test]
     fn the_bytes_are_frozen() {
-        let with_fact = Encoded::new(&draft(serde_json::json!({"b": 1, "a": 2}), Some(web_deleted()))).unwrap();
+        let with_fact =
+            Encoded::new(&draft(serde_json::json!({"b": 1, "a": 2}), Some(web_deleted()))).unwrap();
         let without = Encoded::new(&draft(serde_json::json!(""), None)).unwrap();
-        insta::assert_snapshot!(hex(&with_fact.seal(Position(301))), @"");
-        insta::assert_snapshot!(hex(&without.seal(Position(1))), @"");
+        insta::assert_snapshot!(hex(&with_fact.seal(Position(301))), @"01c69b26a68280eabde5a0dce931ffa7d6b9070361706901ac0203632d31000761726368697665020c67617465776179733a7765620867617465776179730d012b7b2262223a312c2261223a327d7b2267617465776179223a7b226e616d65223a22776562222c2266616374223a2264656c65746564227d7d");
+        insta::assert_snapshot!(hex(&without.seal(Position(1))), @"018a20de038280eabde5a0dce931ffa7d6b9070361706901ac0203632d31000761726368697665020c67617465776179733a77656208676174657761797302002222");
     }
 
     #[test]

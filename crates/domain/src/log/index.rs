@@ -43,16 +43,14 @@ impl Index {
         post(&mut self.kinds, header.kind, position);
         let newest = self.order.last().copied().unwrap_or(i64::MIN);
         let timestamp = i64::try_from(header.timestamp).ok();
-        match timestamp.filter(|timestamp| *timestamp >= newest && header.timestamp <= header.time) {
-            Some(timestamp) => {
-                self.ordered.insert(position);
-                self.order.push(timestamp);
-            }
-            None => {
-                self.stray.insert(position);
-                self.strays.insert((header.timestamp, position));
-                self.order.push(newest);
-            }
+        let in_order = |timestamp: &i64| *timestamp >= newest && header.timestamp <= header.time;
+        if let Some(timestamp) = timestamp.filter(in_order) {
+            self.ordered.insert(position);
+            self.order.push(timestamp);
+        } else {
+            self.stray.insert(position);
+            self.strays.insert((header.timestamp, position));
+            self.order.push(newest);
         }
     }
 
@@ -69,7 +67,8 @@ impl Index {
             Matching::Some(matching) => {
                 let candidates = &matching & &self.stray;
                 let any = !candidates.is_empty();
-                let strays = any.then(|| self.strays_in(query.time, |position| candidates.contains(position)));
+                let strays = any
+                    .then(|| self.strays_in(query.time, |position| candidates.contains(position)));
                 (matching - candidates, strays.unwrap_or_default())
             }
         };
@@ -82,13 +81,15 @@ impl Index {
     fn matching(&self, query: &Query) -> Matching {
         let tags = query.tags.iter().map(|tag| self.tags.get(tag.as_str()));
         let kind = query.kind.iter().map(|kind| self.kinds.get(kind.as_str()));
-        let Some(mut postings) = tags.chain(kind).collect::<Option<Vec<_>>>() else { return Matching::None };
+        let Some(mut postings) = tags.chain(kind).collect::<Option<Vec<_>>>() else {
+            return Matching::None;
+        };
         postings.sort_by_key(|posting| posting.len());
         match postings.split_first() {
             None => Matching::All,
-            Some((smallest, rest)) => {
-                Matching::Some(rest.iter().fold((*smallest).clone(), |matching, posting| matching & *posting))
-            }
+            Some((smallest, rest)) => Matching::Some(
+                rest.iter().fold((*smallest).clone(), |matching, posting| matching & *posting),
+            ),
         }
     }
 
@@ -96,12 +97,16 @@ impl Index {
     fn restrict(&self, mut ordered: RoaringTreemap, range: TimeRange) -> RoaringTreemap {
         if let Some(Bound { at, inclusive }) = range.from {
             let at = at.unix_timestamp_nanos();
-            let before = self.order.partition_point(|own| i128::from(*own) < at || (!inclusive && i128::from(*own) == at));
+            let before = self.order.partition_point(|own| {
+                i128::from(*own) < at || (!inclusive && i128::from(*own) == at)
+            });
             ordered.remove_range(..=before as u64);
         }
         if let Some(Bound { at, inclusive }) = range.to {
             let at = at.unix_timestamp_nanos();
-            let within = self.order.partition_point(|own| i128::from(*own) < at || (inclusive && i128::from(*own) == at));
+            let within = self.order.partition_point(|own| {
+                i128::from(*own) < at || (inclusive && i128::from(*own) == at)
+            });
             ordered.remove_range(within as u64 + 1..);
         }
         ordered
@@ -111,21 +116,40 @@ impl Index {
     fn strays_in(&self, range: TimeRange, wanted: impl Fn(u64) -> bool) -> Vec<(i128, u64)> {
         let from = range.from.map_or(RangeBound::Unbounded, |Bound { at, inclusive }| {
             let at = at.unix_timestamp_nanos();
-            if inclusive { RangeBound::Included((at, 0)) } else { RangeBound::Excluded((at, u64::MAX)) }
+            if inclusive {
+                RangeBound::Included((at, 0))
+            } else {
+                RangeBound::Excluded((at, u64::MAX))
+            }
         });
         let to = range.to.map_or(RangeBound::Unbounded, |Bound { at, inclusive }| {
             let at = at.unix_timestamp_nanos();
-            if inclusive { RangeBound::Included((at, u64::MAX)) } else { RangeBound::Excluded((at, 0)) }
+            if inclusive {
+                RangeBound::Included((at, u64::MAX))
+            } else {
+                RangeBound::Excluded((at, 0))
+            }
         });
         if is_empty(from, to) {
             return Vec::new();
         }
-        self.strays.range((from, to)).rev().filter(|(_, position)| wanted(*position)).copied().collect()
+        self.strays
+            .range((from, to))
+            .rev()
+            .filter(|(_, position)| wanted(*position))
+            .copied()
+            .collect()
     }
 
     /// Merges both lists, newest first, and cuts the page out of them. Both are entered where the page starts, so a
     /// late page costs no more than the first.
-    fn page(&self, ordered: &RoaringTreemap, strays: &[(i128, u64)], skip: u64, take: usize) -> Vec<Position> {
+    fn page(
+        &self,
+        ordered: &RoaringTreemap,
+        strays: &[(i128, u64)],
+        skip: u64,
+        take: usize,
+    ) -> Vec<Position> {
         let mut stray = {
             let place = |index: usize| index as u64 + self.newer(ordered, strays[index]);
             let (mut low, mut high) = (0, strays.len());
@@ -223,9 +247,13 @@ mod tests {
         let timestamp = prop_oneof![
             6 => Just(0i64), 2 => -5i64..=0, 1 => -20i64..40, 1 => Just(-200_000_000_000), 1 => Just(200_000_000_000),
         ];
-        (timestamp, 0..3i64, 0..KINDS.len(), prop::collection::btree_set(0..TAGS.len(), 0..3)).prop_map(
-            |(timestamp, time, kind, tags)| Sample { time, timestamp, kind, tags: tags.into_iter().collect() },
-        )
+        (timestamp, 0..3i64, 0..KINDS.len(), prop::collection::btree_set(0..TAGS.len(), 0..3))
+            .prop_map(|(timestamp, time, kind, tags)| Sample {
+                time,
+                timestamp,
+                kind,
+                tags: tags.into_iter().collect(),
+            })
     }
 
     /// Turns steps of the clock into instants.
@@ -244,14 +272,22 @@ mod tests {
     fn query() -> impl Strategy<Value = Query> {
         let bound = || {
             let at = prop_oneof![8 => 80..300i64, 1 => Just(-300_000_000_000), 1 => Just(200_000_000_150)];
-            prop::option::of((at, any::<bool>()).prop_map(|(at, inclusive)| Bound { at: instant(at), inclusive }))
+            prop::option::of(
+                (at, any::<bool>())
+                    .prop_map(|(at, inclusive)| Bound { at: instant(at), inclusive }),
+            )
         };
         let tags = prop::collection::vec(0..=TAGS.len(), 0..3);
-        (tags, prop::option::of(0..=KINDS.len()), bound(), bound()).prop_map(|(tags, kind, from, to)| Query {
-            tags: tags.into_iter().map(|tag| TAGS.get(tag).unwrap_or(&"unknown").to_string()).collect(),
-            kind: kind.map(|kind| KINDS.get(kind).unwrap_or(&"unknown").to_string()),
-            time: TimeRange { from, to },
-        })
+        (tags, prop::option::of(0..=KINDS.len()), bound(), bound()).prop_map(
+            |(tags, kind, from, to)| Query {
+                tags: tags
+                    .into_iter()
+                    .map(|tag| TAGS.get(tag).unwrap_or(&"unknown").to_string())
+                    .collect(),
+                kind: kind.map(|kind| KINDS.get(kind).unwrap_or(&"unknown").to_string()),
+                time: TimeRange { from, to },
+            },
+        )
     }
 
     /// What the index must find: filter, sort, cut.
@@ -267,7 +303,8 @@ mod tests {
             .map(|(position, sample)| (sample.timestamp, position))
             .collect();
         all.sort_unstable_by(|a, b| b.cmp(a));
-        let positions = all.iter().skip(skip).take(take).map(|(_, position)| Position(*position)).collect();
+        let positions =
+            all.iter().skip(skip).take(take).map(|(_, position)| Position(*position)).collect();
         Found { positions, total: all.len() as u64 }
     }
 
@@ -308,11 +345,15 @@ mod tests {
 
     #[test]
     fn a_late_page_is_as_cheap_as_the_first() {
-        let samples: Vec<_> =
-            (1..5_000).map(|n| Sample { time: n, timestamp: n - n % 3, kind: 0, tags: vec![] }).collect();
+        let samples: Vec<_> = (1..5_000)
+            .map(|n| Sample { time: n, timestamp: n - n % 3, kind: 0, tags: vec![] })
+            .collect();
         let index = index(&samples);
         for skip in [0, 1, 1_666, 3_333, 4_990, 5_000] {
-            assert_eq!(index.find(&Query::default(), skip, 7), oracle(&samples, &Query::default(), usize::try_from(skip).unwrap(), 7));
+            assert_eq!(
+                index.find(&Query::default(), skip, 7),
+                oracle(&samples, &Query::default(), usize::try_from(skip).unwrap(), 7)
+            );
         }
     }
 }

@@ -6,13 +6,15 @@
 //! and goes on answering reads. An [`Expect`]ation makes an append depend on the revisions of artifacts: that is how
 //! a decision notices that the state moved on.
 //!
-//! Parts: [`sequencer`] gives positions, [`writer`] commits groups of appends, [`storage`] is RocksDB, [`format`] the
-//! frozen bytes, [`index`] answers queries, [`recent`] holds the newest records and [`subscription`] streams them.
+//! Parts: `sequencer` gives positions, `writer` commits groups of appends, `storage` is RocksDB, `format` the
+//! frozen bytes, `index` answers queries, `recent` holds the newest records, `subscription` streams
+//! them, and `mark` notices a log that lost its end.
 //! The log knows neither commands nor state, and takes from a fact only which artifact it revises.
 
 mod error;
 mod format;
 mod index;
+mod mark;
 mod recent;
 mod sequencer;
 mod storage;
@@ -155,7 +157,10 @@ impl Log {
 impl std::fmt::Debug for Log {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let directory = self.shared().storage.directory();
-        f.debug_struct("Log").field("directory", &directory).field("last", &self.last()).finish_non_exhaustive()
+        f.debug_struct("Log")
+            .field("directory", &directory)
+            .field("last", &self.last())
+            .finish_non_exhaustive()
     }
 }
 
@@ -239,8 +244,17 @@ impl Shared {
         let directory = storage.directory().to_owned();
         scanned.map_err(|error| OpenError::Record { directory, error })?;
         let (last, revisions) = (index.last(), storage.revisions()?);
-        if let Some((artifact, revision)) = revisions.iter().find(|(_, revision)| **revision > last) {
-            let reason = format!("its last record is {last}, but {artifact} was changed by record {revision}");
+        let acknowledged = storage.acknowledged();
+        if acknowledged > last {
+            let reason =
+                format!("records up to {acknowledged} were acknowledged, but it ends at {last}");
+            return Err(storage.damaged(reason));
+        }
+        if let Some((artifact, revision)) = revisions.iter().find(|(_, revision)| **revision > last)
+        {
+            let reason = format!(
+                "its last record is {last}, but {artifact} was changed by record {revision}"
+            );
             return Err(storage.damaged(reason));
         }
         Ok(Self {
@@ -252,7 +266,12 @@ impl Shared {
         })
     }
 
-    fn read(&self, after: Position, limit: usize, bytes_max: usize) -> Result<Vec<Arc<Record>>, ReadError> {
+    fn read(
+        &self,
+        after: Position,
+        limit: usize,
+        bytes_max: usize,
+    ) -> Result<Vec<Arc<Record>>, ReadError> {
         let last = self.progress.borrow().last;
         if after >= last || limit == 0 {
             return Ok(Vec::new());

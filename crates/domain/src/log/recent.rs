@@ -23,8 +23,11 @@ impl Recent {
     pub fn push(&mut self, record: Arc<Record>, bytes: usize) {
         self.records.push_back((record, bytes));
         self.bytes += bytes;
-        while self.records.len() > RECENT_RECORDS_MAX || (self.bytes > RECENT_BYTES_MAX && self.records.len() > 1) {
-            let (_, bytes) = self.records.pop_front().expect("the loop ends before the ring is empty");
+        while self.records.len() > RECENT_RECORDS_MAX
+            || (self.bytes > RECENT_BYTES_MAX && self.records.len() > 1)
+        {
+            let (_, bytes) =
+                self.records.pop_front().expect("the loop ends before the ring is empty");
             self.bytes -= bytes;
         }
     }

@@ -76,12 +76,18 @@ impl Sequencer {
         let bytes = encoded.iter().map(Encoded::len).sum();
         if encoded.len() > APPEND_RECORDS_MAX || bytes > APPEND_BYTES_MAX {
             let (records_max, bytes_max) = (APPEND_RECORDS_MAX, APPEND_BYTES_MAX);
-            return Err(AppendError::TooLarge { records: encoded.len(), records_max, bytes, bytes_max });
+            return Err(AppendError::TooLarge {
+                records: encoded.len(),
+                records_max,
+                bytes,
+                bytes_max,
+            });
         }
         let (done, outcome) = oneshot::channel();
         let mut state = self.lock();
         state.check(expect, encoded.len(), bytes)?;
-        let records: Vec<_> = drafts.into_iter().map(|draft| Arc::new(draft.at(state.take_position()))).collect();
+        let records: Vec<_> =
+            drafts.into_iter().map(|draft| Arc::new(draft.at(state.take_position()))).collect();
         for (artifact, revision) in records.iter().filter_map(|record| revision(record)) {
             match revision {
                 Some(position) => state.revisions.insert(artifact, position),
@@ -168,8 +174,13 @@ impl State {
             return Err(AppendError::Stopped("it was closed".to_owned()));
         }
         expect.check(|artifact| self.revisions.get(artifact).copied())?;
-        if self.queued_records + records > QUEUE_RECORDS_MAX || self.queued_bytes + bytes > QUEUE_BYTES_MAX {
-            return Err(AppendError::Full { records: self.queued_records, bytes: self.queued_bytes });
+        if self.queued_records + records > QUEUE_RECORDS_MAX
+            || self.queued_bytes + bytes > QUEUE_BYTES_MAX
+        {
+            return Err(AppendError::Full {
+                records: self.queued_records,
+                bytes: self.queued_bytes,
+            });
         }
         Ok(())
     }
@@ -183,7 +194,10 @@ impl State {
 
 impl Expect {
     /// Compares with the revisions that there are.
-    fn check(&self, revision: impl Fn(&ArtifactKey) -> Option<Position>) -> Result<(), AppendError> {
+    fn check(
+        &self,
+        revision: impl Fn(&ArtifactKey) -> Option<Position>,
+    ) -> Result<(), AppendError> {
         let Expect::Revisions(expectations) = self else { return Ok(()) };
         for (artifact, expected) in expectations {
             let (artifact, expected, actual) = (artifact.clone(), *expected, revision(artifact));
@@ -210,5 +224,7 @@ pub(super) fn revision(record: &Record) -> Option<(ArtifactKey, Option<Position>
 /// The bytes of all drafts.
 fn encode(drafts: &[Draft]) -> Result<Vec<Encoded>, AppendError> {
     let encoded = drafts.iter().map(Encoded::new).enumerate();
-    encoded.map(|(index, bytes)| bytes.map_err(|reason| AppendError::Unwritable { index, reason })).collect()
+    encoded
+        .map(|(index, bytes)| bytes.map_err(|reason| AppendError::Unwritable { index, reason }))
+        .collect()
 }

@@ -11,11 +11,13 @@
 
 use super::error::{OpenError, ReadError};
 use super::format::{decode, record_key, record_position, revision_artifact, revision_key};
+use super::mark::Mark;
 use crate::artifact::ArtifactKey;
 use crate::event::{Position, Record};
 use rocksdb::{
-    BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType, DBRecoveryMode, Env,
-    ErrorKind, IteratorMode, LogLevel, Options, ReadOptions, WriteBatch, WriteOptions,
+    BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType,
+    DBRecoveryMode, Env, ErrorKind, IteratorMode, LogLevel, Options, ReadOptions, WriteBatch,
+    WriteOptions,
 };
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -45,6 +47,9 @@ const SCAN_READAHEAD_BYTES: usize = 1 << 20;
 pub(super) struct Storage {
     database: DB,
     directory: PathBuf,
+    /// None in memory and read-only.
+    mark: Option<Mark>,
+    acknowledged: Position,
 }
 
 /// What one commit writes.
@@ -56,9 +61,15 @@ impl Storage {
     pub fn open(directory: &Path) -> Result<Self, OpenError> {
         std::fs::create_dir_all(directory).map_err(|error| unusable(directory, &error))?;
         let existing = column_families(directory)?;
-        let database = DB::open_cf_descriptors(&database_options(), directory, descriptors(&existing))
-            .map_err(|error| refusal(directory, &error))?;
-        Self::prepare(database, directory)
+        let database =
+            DB::open_cf_descriptors(&database_options(), directory, descriptors(&existing))
+                .map_err(|error| refusal(directory, &error))?;
+        let mut storage = Self::prepare(database, directory)?;
+        let (mark, acknowledged) =
+            Mark::open(directory).map_err(|error| unusable(directory, &error))?;
+        storage.mark = Some(mark);
+        storage.acknowledged = acknowledged.unwrap_or_default();
+        Ok(storage)
     }
 
     /// Opens a store that lives in RocksDB's in-memory environment and dies with this value.
@@ -75,9 +86,14 @@ impl Storage {
     /// Opens a store whose writes RocksDB refuses: tests see a real write fail.
     #[cfg(test)]
     pub fn open_read_only(directory: &Path) -> Result<Self, OpenError> {
-        let database = DB::open_cf_for_read_only(&database_options(), directory, [RECORDS, META, REVISIONS], false)
-            .map_err(|error| refusal(directory, &error))?;
-        Ok(Self { database, directory: directory.to_owned() })
+        let database = DB::open_cf_for_read_only(
+            &database_options(),
+            directory,
+            [RECORDS, META, REVISIONS],
+            false,
+        )
+        .map_err(|error| refusal(directory, &error))?;
+        Ok(Self::of(database, directory))
     }
 
     /// Where it is.
@@ -92,18 +108,40 @@ impl Storage {
         self.database.write_opt(batch.0, &options).map_err(|error| error.to_string())
     }
 
+    /// Notes that records up to `position` are durable and about to be acknowledged.
+    pub fn acknowledge(&self, position: Position) {
+        if let Some(mark) = &self.mark {
+            mark.set(position);
+        }
+    }
+
+    /// A position that was acknowledged before the store was opened: records up to there must exist.
+    pub fn acknowledged(&self) -> Position {
+        self.acknowledged
+    }
+
     /// Adds a record to `batch`.
     pub fn put_record(&self, batch: &mut Batch, position: Position, value: &[u8]) {
         batch.0.put_cf(self.family(RECORDS), record_key(position), value);
     }
 
     /// Adds the new revision of an artifact to `batch`; `None` when it was removed.
-    pub fn put_revision(&self, batch: &mut Batch, artifact: &ArtifactKey, revision: Option<Position>) {
+    pub fn put_revision(
+        &self,
+        batch: &mut Batch,
+        artifact: &ArtifactKey,
+        revision: Option<Position>,
+    ) {
         let (family, key) = (self.family(REVISIONS), revision_key(artifact));
         match revision {
             Some(position) => batch.0.put_cf(family, key, record_key(position)),
             None => batch.0.delete_cf(family, key),
         }
+    }
+
+    /// Adds the format of the store to `batch`.
+    pub fn put_format(&self, batch: &mut Batch, format: u32) {
+        batch.0.put_cf(self.family(META), FORMAT_KEY, format.to_be_bytes());
     }
 
     /// The revisions of all artifacts.
@@ -112,19 +150,25 @@ impl Storage {
         for entry in self.database.iterator_cf(self.family(REVISIONS), IteratorMode::Start) {
             let (key, value) = entry.map_err(|error| refusal(&self.directory, &error))?;
             let entry = revision_artifact(&key).zip(record_position(&value));
-            let (artifact, position) = entry.ok_or_else(|| self.damaged("the revision of an artifact is unreadable"))?;
+            let (artifact, position) =
+                entry.ok_or_else(|| self.damaged("the revision of an artifact is unreadable"))?;
             revisions.insert(artifact, position);
         }
         Ok(revisions)
     }
 
     /// Hands every record to `visit`, from the first to the last, and makes sure that none is missing in between.
-    pub fn scan(&self, mut visit: impl FnMut(Position, &[u8]) -> Result<(), ReadError>) -> Result<(), ReadError> {
+    pub fn scan(
+        &self,
+        mut visit: impl FnMut(Position, &[u8]) -> Result<(), ReadError>,
+    ) -> Result<(), ReadError> {
         let mut options = ReadOptions::default();
         options.set_readahead_size(SCAN_READAHEAD_BYTES);
         options.fill_cache(false);
         let mut position = Position::START;
-        for entry in self.database.iterator_cf_opt(self.family(RECORDS), options, IteratorMode::Start) {
+        for entry in
+            self.database.iterator_cf_opt(self.family(RECORDS), options, IteratorMode::Start)
+        {
             position = position.next();
             let (key, value) = entry.map_err(|error| unreadable(position, &error))?;
             follows(position, &key)?;
@@ -164,7 +208,8 @@ impl Storage {
         let values = self.database.batched_multi_get_cf(self.family(RECORDS), &keys, false);
         let record = |(position, value): (&Position, Result<Option<_>, rocksdb::Error>)| {
             let value = value.map_err(|error| unreadable(*position, &error))?;
-            let value: rocksdb::DBPinnableSlice = value.ok_or(ReadError::Missing { position: *position })?;
+            let value: rocksdb::DBPinnableSlice =
+                value.ok_or(ReadError::Missing { position: *position })?;
             Ok(Arc::new(decode(*position, &value)?))
         };
         positions.iter().zip(values).map(record).collect()
@@ -175,9 +220,18 @@ impl Storage {
         OpenError::Damaged { directory: self.directory.clone(), reason: reason.into() }
     }
 
+    fn of(database: DB, directory: &Path) -> Self {
+        Self {
+            database,
+            directory: directory.to_owned(),
+            mark: None,
+            acknowledged: Position::START,
+        }
+    }
+
     /// Checks the format of the store, and writes it into a new one.
     fn prepare(database: DB, directory: &Path) -> Result<Self, OpenError> {
-        let storage = Self { database, directory: directory.to_owned() };
+        let storage = Self::of(database, directory);
         let failed = |error| refusal(directory, &error);
         let format = storage.database.get_cf(storage.family(META), FORMAT_KEY).map_err(failed)?;
         let Some(format) = format else { return storage.initialise() };
@@ -185,9 +239,11 @@ impl Storage {
         match format.map_err(|_| storage.damaged("the format of the store is unreadable"))? {
             STORE_FORMAT => Ok(storage),
             0 => Err(storage.damaged("the format of the store is 0")),
-            found => {
-                Err(OpenError::NewerStore { directory: directory.to_owned(), found, known: STORE_FORMAT })
-            }
+            found => Err(OpenError::NewerStore {
+                directory: directory.to_owned(),
+                found,
+                known: STORE_FORMAT,
+            }),
         }
     }
 
@@ -199,7 +255,7 @@ impl Storage {
         }
         drop(records);
         let mut batch = Batch::default();
-        batch.0.put_cf(self.family(META), FORMAT_KEY, STORE_FORMAT.to_be_bytes());
+        self.put_format(&mut batch, STORE_FORMAT);
         match self.commit(batch) {
             Ok(()) => Ok(self),
             Err(reason) => Err(OpenError::Storage { directory: self.directory, reason }),
@@ -214,7 +270,8 @@ impl Storage {
 /// The column families of the store in `directory`; none when there is no store yet.
 fn column_families(directory: &Path) -> Result<Vec<String>, OpenError> {
     if directory.join("CURRENT").exists() {
-        return DB::list_cf(&database_options(), directory).map_err(|error| refusal(directory, &error));
+        return DB::list_cf(&database_options(), directory)
+            .map_err(|error| refusal(directory, &error));
     }
     // Without `CURRENT`, RocksDB would make a new store and sweep the files of the old one away.
     for entry in std::fs::read_dir(directory).map_err(|error| unusable(directory, &error))? {
@@ -240,7 +297,11 @@ fn descriptors(existing: &[String]) -> Vec<ColumnFamilyDescriptor> {
         blocks.set_cache_index_and_filter_blocks(true);
         let mut options = Options::default();
         options.set_block_based_table_factory(&blocks);
-        options.set_write_buffer_size(if name == RECORDS { RECORDS_BUFFER_BYTES } else { SMALL_BUFFER_BYTES });
+        options.set_write_buffer_size(if name == RECORDS {
+            RECORDS_BUFFER_BYTES
+        } else {
+            SMALL_BUFFER_BYTES
+        });
         options.set_max_write_buffer_number(2);
         // Keys only grow, so files of records never overlap and move down the levels as they are: what compression
         // they get, they get when they are flushed. The lowest level is rewritten rarely and packed tighter.
@@ -303,7 +364,9 @@ fn refusal(directory: &Path, error: &rocksdb::Error) -> OpenError {
     let (directory, reason) = (directory.to_owned(), error.to_string());
     match error.kind() {
         // RocksDB has no error of its own for this: it says that it could not lock, or already holds, `…/LOCK`.
-        ErrorKind::IOError if reason.contains("LOCK") && reason.contains("lock ") => OpenError::InUse { directory },
+        ErrorKind::IOError if reason.contains("LOCK") && reason.contains("lock ") => {
+            OpenError::InUse { directory }
+        }
         ErrorKind::Corruption => OpenError::Damaged { directory, reason },
         _ => OpenError::Storage { directory, reason },
     }

@@ -36,7 +36,9 @@ impl Subscription {
     pub(super) fn new(shared: Arc<Shared>, after: Position) -> Self {
         let progress = shared.progress.subscribe();
         let place = Place { shared, progress, after, chunk: VecDeque::new(), failed: false };
-        Self(stream::unfold(place, |mut place| async { Some((place.next().await?, place)) }).boxed())
+        Self(
+            stream::unfold(place, |mut place| async { Some((place.next().await?, place)) }).boxed(),
+        )
     }
 }
 
@@ -73,7 +75,9 @@ impl Place {
                         return Some(Err(error));
                     }
                 }
-            } else if progress.condition == Condition::Closed || self.progress.changed().await.is_err() {
+            } else if progress.condition == Condition::Closed
+                || self.progress.changed().await.is_err()
+            {
                 return None;
             }
         }

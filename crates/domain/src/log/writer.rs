@@ -52,10 +52,12 @@ fn commit(shared: &Shared, entries: Vec<Entry>) {
         waiting.push(entry.done);
     }
     let first = written.first().map_or(Position::START, |(record, _)| record.position);
-    let outcome = shared
-        .storage
-        .commit(batch)
-        .map_err(|reason| format!("writing from position {first} to {} failed: {reason}", shared.storage.directory().display()));
+    let outcome = shared.storage.commit(batch).map_err(|reason| {
+        format!(
+            "writing from position {first} to {} failed: {reason}",
+            shared.storage.directory().display()
+        )
+    });
     match &outcome {
         Ok(()) => publish(shared, written),
         Err(reason) => {
@@ -85,6 +87,7 @@ fn publish(shared: &Shared, written: Vec<(Arc<Record>, usize)>) {
             recent.push(record, bytes);
         }
     }
+    shared.storage.acknowledge(last);
     shared.progress.send_modify(|progress| progress.last = last);
 }
 

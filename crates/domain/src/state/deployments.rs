@@ -12,10 +12,14 @@ impl State {
                 self.deployments.insert(name.to_owned(), Stored::new(at, (**deployment).clone()));
             }
             DeploymentFact::PhaseChanged { cluster, service, phase } => {
-                self.change_service(name, cluster, service, |service| service.status.phase = phase.clone());
+                self.change_service(name, cluster, service, |service| {
+                    service.status.phase = phase.clone()
+                });
             }
             DeploymentFact::InstancesObserved { cluster, service, instances } => {
-                self.change_service(name, cluster, service, |service| service.instances.clone_from(instances));
+                self.change_service(name, cluster, service, |service| {
+                    service.instances.clone_from(instances)
+                });
             }
             DeploymentFact::EnvironmentResolved { cluster, service, environment } => {
                 self.change_service(name, cluster, service, |service| {
@@ -23,7 +27,9 @@ impl State {
                 });
             }
             DeploymentFact::ServiceRemoved { cluster, service } => {
-                self.change_deployment(name, |deployment| remove_service(deployment, cluster, service));
+                self.change_deployment(name, |deployment| {
+                    remove_service(deployment, cluster, service)
+                });
             }
             DeploymentFact::Deleted => {
                 self.deployments.remove(name);
@@ -31,7 +37,13 @@ impl State {
         }
     }
 
-    fn change_service(&mut self, name: &str, cluster: &str, service: &str, change: impl FnOnce(&mut Service)) {
+    fn change_service(
+        &mut self,
+        name: &str,
+        cluster: &str,
+        service: &str,
+        change: impl FnOnce(&mut Service),
+    ) {
         self.change_deployment(name, |deployment| {
             if let Some(service) = deployment.service_mut(cluster, service) {
                 change(service);

@@ -50,7 +50,9 @@ impl State {
         self.position = record.position;
         match (record.provenance.origin, &record.event.fact) {
             (Origin::Service, Some(Fact::Static(fact))) => self.apply_static(fact, record.position),
-            (Origin::Service, Some(Fact::Gateway { name, fact })) => self.apply_gateway(name, fact, record.position),
+            (Origin::Service, Some(Fact::Gateway { name, fact })) => {
+                self.apply_gateway(name, fact, record.position)
+            }
             (Origin::Service, Some(Fact::Deployment { name, fact })) => {
                 self.apply_deployment(name, fact, record.position);
             }
@@ -99,7 +101,10 @@ impl State {
     }
 
     /// The gateways named after `deployment`, external and internal ones.
-    pub fn gateways_of<'a>(&'a self, deployment: &'a str) -> impl Iterator<Item = &'a StoredGateway> {
+    pub fn gateways_of<'a>(
+        &'a self,
+        deployment: &'a str,
+    ) -> impl Iterator<Item = &'a StoredGateway> {
         let prefix = format!("{deployment}/");
         self.gateways
             .range(prefix.clone()..)
@@ -118,7 +123,8 @@ impl State {
     /// A hash over everything in the state, in lower-case hex: equal states have equal hashes.
     pub fn hash(&self) -> String {
         let mut hasher = Sha256::new();
-        serde_json::to_writer(Writer(&mut hasher), self).expect("a state has text keys only and a hasher takes all bytes");
+        serde_json::to_writer(Writer(&mut hasher), self)
+            .expect("a state has text keys only and a hasher takes all bytes");
         hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }

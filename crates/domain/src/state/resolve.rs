@@ -8,7 +8,10 @@ use indexmap::IndexMap;
 
 /// The first cluster with a service whose breed satisfies `dependency`, and that service. A dependency that ends with
 /// `*` is satisfied by any name with that prefix; services on their way out satisfy nothing.
-pub fn satisfying<'a>(deployment: &'a Deployment, dependency: &str) -> Option<(&'a str, &'a Service)> {
+pub fn satisfying<'a>(
+    deployment: &'a Deployment,
+    dependency: &str,
+) -> Option<(&'a str, &'a Service)> {
     deployment.services().find(|(_, service)| {
         let name = &service.breed.name;
         let matches = match dependency.strip_suffix('*') {
@@ -21,20 +24,31 @@ pub fn satisfying<'a>(deployment: &'a Deployment, dependency: &str) -> Option<(&
 
 impl State {
     /// `Ok` when everything that `service` depends on runs and has an address; else what is waited for.
-    pub fn dependencies_ready(&self, deployment: &Deployment, service: &Service) -> Result<(), String> {
+    pub fn dependencies_ready(
+        &self,
+        deployment: &Deployment,
+        service: &Service,
+    ) -> Result<(), String> {
         for breed in service.breed.dependencies.values() {
             let name = breed.name();
             let Some((cluster, dependency)) = satisfying(deployment, name) else {
-                return Err(format!("waits for a service of breed '{name}', which is not part of the deployment"));
+                return Err(format!(
+                    "waits for a service of breed '{name}', which is not part of the deployment"
+                ));
             };
             if !dependency.is_done() {
                 let phase = dependency.status.phase.name.as_str();
-                return Err(format!("waits for '{}' in cluster '{cluster}', which is {phase}", dependency.breed.name));
+                return Err(format!(
+                    "waits for '{}' in cluster '{cluster}', which is {phase}",
+                    dependency.breed.name
+                ));
             }
             for port in dependency.breed.ports.keys() {
                 let gateway = format!("{}/{cluster}/{port}", deployment.name);
                 let known = self.gateways().get(&gateway);
-                if !known.is_some_and(|gateway| gateway.deployed && gateway.gateway.port.number != 0) {
+                if !known
+                    .is_some_and(|gateway| gateway.deployed && gateway.gateway.port.number != 0)
+                {
                     let reason = known.and_then(|gateway| gateway.reason.clone());
                     let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
                     return Err(format!("waits for gateway '{gateway}'{reason}"));
@@ -46,11 +60,20 @@ impl State {
 
     /// The variables of a service with interpolated values, keyed as in the breed: service over blueprint level over
     /// breed; variables without value are left out (documents, section 8).
-    pub fn environment(&self, deployment: &Deployment, cluster: &str, service: &Service) -> IndexMap<String, String> {
+    pub fn environment(
+        &self,
+        deployment: &Deployment,
+        cluster: &str,
+        service: &Service,
+    ) -> IndexMap<String, String> {
         let variables = service.breed.environment_variables.iter().filter_map(|(key, own)| {
             let (name, _) = split_alias(key);
             let inherited = deployment.environment_variables.get(&format!("{cluster}.{name}"));
-            let given = [service.environment_variables.get(name), service.environment_variables.get(key), inherited];
+            let given = [
+                service.environment_variables.get(name),
+                service.environment_variables.get(key),
+                inherited,
+            ];
             let given = given.into_iter().flatten().find_map(Option::as_ref);
             Some((key.clone(), given.or(own.as_ref())?.clone()))
         });
@@ -62,11 +85,18 @@ impl State {
         interpolate(text, |part| self.look_up(deployment, service, part))
     }
 
-    fn look_up(&self, deployment: &Deployment, service: &Service, part: &ValuePart) -> Option<String> {
+    fn look_up(
+        &self,
+        deployment: &Deployment,
+        service: &Service,
+        part: &ValuePart,
+    ) -> Option<String> {
         match part {
             ValuePart::Literal(text) => Some(text.clone()),
             ValuePart::Local(name) => local(service, name),
-            ValuePart::Host { alias } => Some(deployment.clusters.get(aliased(service, alias))?.host.clone()),
+            ValuePart::Host { alias } => {
+                Some(deployment.clusters.get(aliased(service, alias))?.host.clone())
+            }
             ValuePart::Trait { alias, group, name } => {
                 self.look_up_trait(deployment, aliased(service, alias), group, name)
             }
@@ -80,7 +110,13 @@ impl State {
         }
     }
 
-    fn look_up_trait(&self, deployment: &Deployment, cluster: &str, group: &str, name: &str) -> Option<String> {
+    fn look_up_trait(
+        &self,
+        deployment: &Deployment,
+        cluster: &str,
+        group: &str,
+        name: &str,
+    ) -> Option<String> {
         let services = &deployment.clusters.get(cluster)?.services;
         match group {
             "ports" => {
@@ -89,7 +125,11 @@ impl State {
             }
             "hosts" => Some(deployment.clusters.get(cluster)?.host.clone()),
             "environment_variables" => {
-                let inherited = deployment.environment_variables.get(&format!("{cluster}.{name}")).cloned().flatten();
+                let inherited = deployment
+                    .environment_variables
+                    .get(&format!("{cluster}.{name}"))
+                    .cloned()
+                    .flatten();
                 inherited.or_else(|| {
                     services.iter().find_map(|service| {
                         value(&service.environment_variables, name)
@@ -97,7 +137,9 @@ impl State {
                     })
                 })
             }
-            "constants" => services.iter().find_map(|service| value(&service.breed.constants, name)),
+            "constants" => {
+                services.iter().find_map(|service| value(&service.breed.constants, name))
+            }
             _ => None,
         }
     }

@@ -8,7 +8,8 @@ impl State {
     pub(super) fn apply_static(&mut self, fact: &StaticFact, at: Position) {
         match fact {
             StaticFact::BlueprintStored(blueprint) => {
-                self.blueprints.insert(blueprint.name.clone(), Stored::new(at, (**blueprint).clone()));
+                self.blueprints
+                    .insert(blueprint.name.clone(), Stored::new(at, (**blueprint).clone()));
             }
             StaticFact::BreedStored(breed) => {
                 self.breeds.insert(breed.name.clone(), Stored::new(at, (**breed).clone()));

@@ -4,10 +4,27 @@
 //! a restart of the service (which instance belongs to which service, and what it was made from) is kept outside,
 //! with the instance itself.
 
+pub mod docker;
+pub mod process;
+pub mod simulated;
+
+#[cfg(any(test, feature = "testing"))]
+pub mod conformance;
+
+mod hash;
+mod output;
+mod probe;
+mod words;
+
+pub use docker::DockerDriver;
+pub use process::ProcessDriver;
+pub use simulated::SimulatedContainers;
+
 use crate::driver::{Changes, Error};
 use async_trait::async_trait;
 use indexmap::IndexMap;
 use segue_domain::artifact::{Argument, Cpu, Deployable, Memory, Metadata};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use time::OffsetDateTime;
 
@@ -42,7 +59,7 @@ pub trait ContainerDriver: Send + Sync {
 }
 
 /// Everything that is needed to start one instance.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InstanceSpec {
     /// Unique among all instances; made by the planner.
     pub name: String,
@@ -71,7 +88,7 @@ pub struct InstanceSpec {
 }
 
 /// To which service an instance belongs.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Owner {
     /// The deployment.
     pub deployment: String,

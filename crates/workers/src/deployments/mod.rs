@@ -21,7 +21,7 @@ use std::sync::Arc;
 use time::OffsetDateTime;
 
 /// Makes the parts of instance names that tell instances of one service apart.
-pub type Suffixes = Box<dyn FnMut() -> String + Send>;
+pub type Suffixes = Box<dyn FnMut() -> String + Send + Sync>;
 
 /// The worker of one deployment.
 pub struct DeploymentWorker {
@@ -44,16 +44,24 @@ impl DeploymentWorker {
         Self { deployment, drivers, settings, suffixes, pauses: Pauses::default() }
     }
 
-    async fn observe(&self) -> Result<Vec<(usize, ObservedInstance)>, Error> {
-        let mut all = Vec::new();
-        for (index, driver) in self.drivers.iter().enumerate() {
-            all.extend(driver.observe(&self.deployment).await?.into_iter().map(|observed| (index, observed)));
-        }
-        Ok(all)
+    fn plan(&mut self, state: &State, observed: &[(usize, ObservedInstance)], now: OffsetDateTime) -> Vec<Action> {
+        let desired = Desired {
+            state,
+            deployment: &self.deployment,
+            drivers: &self.drivers,
+            settings: &self.settings,
+            not_before: &|key: &ServiceKey| self.pauses.until(key),
+        };
+        plan(&desired, observed, now, &mut self.suffixes)
     }
 
     /// Carries out `action`; what went wrong is reported about the service that it is for.
-    async fn act(&mut self, action: Action, now: OffsetDateTime, turn: &mut Turn) -> Result<(), Error> {
+    async fn act(
+        &mut self,
+        action: Action,
+        now: OffsetDateTime,
+        turn: &mut Turn,
+    ) -> Result<(), Error> {
         match action {
             Action::Start { driver, key, spec } => {
                 let outcome = self.drivers[driver].start(&spec).await;
@@ -70,7 +78,9 @@ impl DeploymentWorker {
                 }
                 Ok(())
             }
-            Action::Stop { driver, instance } => self.drivers[driver].stop(&self.deployment, &instance).await,
+            Action::Stop { driver, instance } => {
+                self.drivers[driver].stop(&self.deployment, &instance).await
+            }
             Action::Exited { key } => {
                 let pause = self.pauses.failed(&key, now);
                 turn.look_again(pause);
@@ -100,15 +110,8 @@ impl Worker for DeploymentWorker {
     }
 
     async fn turn(&mut self, state: &State, now: OffsetDateTime) -> Result<Turn, Error> {
-        let observed = self.observe().await?;
-        let desired = Desired {
-            state,
-            deployment: &self.deployment,
-            drivers: &self.drivers,
-            settings: &self.settings,
-            not_before: &|key: &ServiceKey| self.pauses.until(key),
-        };
-        let actions = plan(&desired, &observed, now, &mut self.suffixes);
+        let observed = observe(&self.drivers, &self.deployment).await?;
+        let actions = self.plan(state, &observed, now);
         let mut turn = Turn::default();
         let mut failure = None;
         for action in actions {
@@ -122,4 +125,16 @@ impl Worker for DeploymentWorker {
             Some(_) | None => Ok(turn),
         }
     }
+}
+
+/// What runs of `deployment`, each instance with the place of its driver.
+async fn observe(
+    drivers: &[Arc<dyn ContainerDriver>],
+    deployment: &str,
+) -> Result<Vec<(usize, ObservedInstance)>, Error> {
+    let mut all = Vec::new();
+    for (index, driver) in drivers.iter().enumerate() {
+        all.extend(driver.observe(deployment).await?.into_iter().map(|observed| (index, observed)));
+    }
+    Ok(all)
 }

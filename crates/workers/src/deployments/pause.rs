@@ -28,8 +28,12 @@ impl Pauses {
     /// same attempt.
     pub fn failed(&mut self, key: &ServiceKey, now: OffsetDateTime) -> Duration {
         let length = match self.by_service.get(key) {
-            Some(pause) if now < pause.until => return (pause.until - now).try_into().unwrap_or_default(),
-            Some(pause) if pause.ran_since.is_some_and(|since| now - since >= RAN_WELL) => PAUSE_MIN,
+            Some(pause) if now < pause.until => {
+                return (pause.until - now).try_into().unwrap_or_default();
+            }
+            Some(pause) if pause.ran_since.is_some_and(|since| now - since >= RAN_WELL) => {
+                PAUSE_MIN
+            }
             Some(pause) => (pause.length * 2).min(PAUSE_MAX),
             None => PAUSE_MIN,
         };
@@ -66,7 +70,11 @@ mod tests {
         let mut now = OffsetDateTime::UNIX_EPOCH;
         for expected in [1, 2, 4, 8, 16, 30, 30] {
             assert_eq!(pauses.failed(&key, now), Duration::from_secs(expected));
-            assert_eq!(pauses.failed(&key, now), Duration::from_secs(expected), "part of the same attempt");
+            assert_eq!(
+                pauses.failed(&key, now),
+                Duration::from_secs(expected),
+                "part of the same attempt"
+            );
             now += Duration::from_secs(expected);
         }
         pauses.ran(&key, now);

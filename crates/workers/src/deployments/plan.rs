@@ -71,7 +71,9 @@ pub fn plan(
     let mut actions = Vec::new();
     let deployment = desired.state.deployment(desired.deployment);
     let wanted = |instance: &ObservedInstance| {
-        deployment.is_some_and(|found| found.service(&instance.owner.cluster, &instance.owner.service).is_some())
+        deployment.is_some_and(|found| {
+            found.service(&instance.owner.cluster, &instance.owner.service).is_some()
+        })
     };
     for (driver, instance) in observed.iter().filter(|(_, instance)| !wanted(instance)) {
         if instance.condition != Condition::Stopping {
@@ -85,12 +87,13 @@ pub fn plan(
             cluster: cluster.to_owned(),
             service: service.breed.name.clone(),
         };
-        let own = observed
-            .iter()
-            .filter(|(_, instance)| instance.owner.cluster == key.cluster && instance.owner.service == key.service);
+        let own = observed.iter().filter(|(_, instance)| {
+            instance.owner.cluster == key.cluster && instance.owner.service == key.service
+        });
         let mut own: Vec<&(usize, ObservedInstance)> = own.collect();
         own.sort_by(|(_, a), (_, b)| (a.created, &a.name).cmp(&(b.created, &b.name)));
-        let mut plan = ServicePlan { desired, deployment, service, key, own, now, actions: Vec::new() };
+        let mut plan =
+            ServicePlan { desired, deployment, service, key, own, now, actions: Vec::new() };
         match service.status.intention {
             Intention::Deployment => plan.deploy(suffix),
             Intention::Undeployment => plan.undeploy(),
@@ -132,13 +135,15 @@ impl<'a> ServicePlan<'a> {
             return;
         }
         let kind = &self.service.breed.deployable.kind;
-        let Some(driver) = self.desired.drivers.iter().position(|driver| driver.supports(kind)) else {
+        let Some(driver) = self.desired.drivers.iter().position(|driver| driver.supports(kind))
+        else {
             self.report_unsupported(kind);
             return;
         };
         let name = self.desired.drivers[driver].name();
         let network = &self.desired.settings.network;
-        let template = template(self.desired.state, &self.key, self.deployment, self.service, name, network);
+        let template =
+            template(self.desired.state, &self.key, self.deployment, self.service, name, network);
         let Some(template) = template else {
             self.prepare();
             return;
@@ -198,15 +203,21 @@ impl<'a> ServicePlan<'a> {
     /// the old ones go only then; after a failure the unfinished ones go instead.
     fn compare(&self, fingerprint: &str, failed: bool) -> Comparison<'a> {
         let wanted = self.service.scale.instances as usize;
-        let alive: Vec<&'a ObservedInstance> =
-            self.own.iter().map(|(_, instance)| instance).filter(|instance| is_alive(instance)).collect();
+        let alive: Vec<&'a ObservedInstance> = self
+            .own
+            .iter()
+            .map(|(_, instance)| instance)
+            .filter(|instance| is_alive(instance))
+            .collect();
         let stays = |instance: &&&ObservedInstance| self.leaving(&instance.name) == Leaving::No;
         let is_current = |instance: &&&ObservedInstance| instance.fingerprint == fingerprint;
-        let mut staying: Vec<&ObservedInstance> = alive.iter().filter(is_current).filter(stays).copied().collect();
+        let mut staying: Vec<&ObservedInstance> =
+            alive.iter().filter(is_current).filter(stays).copied().collect();
         // The newest are stopped first.
         staying.truncate(wanted);
         let outdated = alive.iter().filter(|instance| !is_current(instance)).filter(stays).count();
-        let running = staying.iter().filter(|instance| instance.condition == Condition::Running).count();
+        let running =
+            staying.iter().filter(|instance| instance.condition == Condition::Running).count();
         let ready = running >= wanted && !fingerprint.is_empty();
         let list = alive.iter().map(|observed| {
             let current = observed.fingerprint == fingerprint;
@@ -214,7 +225,8 @@ impl<'a> ServicePlan<'a> {
             let surplus = current && !staying.iter().any(|kept| kept.name == observed.name);
             let replaced = !current && ready;
             let unfinished = current && failed && !running;
-            let leaving = if surplus || replaced || unfinished { Leaving::Draining } else { Leaving::No };
+            let leaving =
+                if surplus || replaced || unfinished { Leaving::Draining } else { Leaving::No };
             let takes_traffic = running && (!current || ready || outdated == 0);
             instance(observed, takes_traffic, leaving.max(self.leaving(&observed.name)))
         });
@@ -228,12 +240,15 @@ impl<'a> ServicePlan<'a> {
         comparison: &Comparison<'_>,
         suffix: &mut dyn FnMut() -> String,
     ) {
-        let missing = (self.service.scale.instances as usize).saturating_sub(comparison.staying.len());
+        let missing =
+            (self.service.scale.instances as usize).saturating_sub(comparison.staying.len());
         if missing == 0 {
             return;
         }
         let nothing_runs = comparison.staying.is_empty() && comparison.outdated == 0;
-        if nothing_runs && self.desired.state.dependencies_ready(self.deployment, self.service).is_err() {
+        if nothing_runs
+            && self.desired.state.dependencies_ready(self.deployment, self.service).is_err()
+        {
             return;
         }
         if let Some(at) = (self.desired.not_before)(&self.key).filter(|at| *at > self.now) {
@@ -241,8 +256,13 @@ impl<'a> ServicePlan<'a> {
             return;
         }
         for _ in 0..missing {
-            let spec = InstanceSpec { name: instance_name(&self.key, &suffix()), ..template.clone() };
-            self.actions.push(Action::Start { driver, key: self.key.clone(), spec: Box::new(spec) });
+            let spec =
+                InstanceSpec { name: instance_name(&self.key, &suffix()), ..template.clone() };
+            self.actions.push(Action::Start {
+                driver,
+                key: self.key.clone(),
+                spec: Box::new(spec),
+            });
         }
     }
 
@@ -266,7 +286,8 @@ impl<'a> ServicePlan<'a> {
     fn stop_released(&mut self) {
         for (driver, instance) in &self.own {
             if is_alive(instance) && self.leaving(&instance.name) == Leaving::Released {
-                self.actions.push(Action::Stop { driver: *driver, instance: instance.name.clone() });
+                self.actions
+                    .push(Action::Stop { driver: *driver, instance: instance.name.clone() });
             }
         }
     }
@@ -287,7 +308,8 @@ impl<'a> ServicePlan<'a> {
         if self.matches(comparison) {
             return;
         }
-        let running = comparison.staying.iter().filter(|found| found.condition == Condition::Running).count();
+        let running =
+            comparison.staying.iter().filter(|found| found.condition == Condition::Running).count();
         let mut how = format!("{running} of {} instances run", self.service.scale.instances);
         if comparison.outdated > 0 {
             how = format!("{how}, {} with another definition", comparison.outdated);
@@ -302,9 +324,12 @@ impl<'a> ServicePlan<'a> {
 
     fn report_unsupported(&mut self, kind: &str) {
         if self.service.status.phase.name == PhaseName::Updating {
-            let supported: Vec<&str> = self.desired.drivers.iter().map(|driver| driver.name()).collect();
+            let supported: Vec<&str> =
+                self.desired.drivers.iter().map(|driver| driver.name()).collect();
             let supported = supported.join(", ");
-            self.report(ServiceReport::Failed(format!("Unsupported deployable type '{kind}', supported: {supported}")));
+            self.report(ServiceReport::Failed(format!(
+                "Unsupported deployable type '{kind}', supported: {supported}"
+            )));
         }
     }
 
@@ -321,7 +346,10 @@ impl<'a> ServicePlan<'a> {
             return false;
         }
         let reason = phase.notification.clone().unwrap_or_else(|| self.waited_for());
-        self.report(ServiceReport::Failed(format!("not ready after {} s: {reason}", limit.as_secs())));
+        self.report(ServiceReport::Failed(format!(
+            "not ready after {} s: {reason}",
+            limit.as_secs()
+        )));
         true
     }
 
@@ -333,8 +361,11 @@ impl<'a> ServicePlan<'a> {
         if self.service.is_undeploying() {
             return format!("{} instances still run", self.own.len());
         }
-        let dependencies = || self.desired.state.dependencies_ready(self.deployment, self.service).err();
-        starting.or_else(dependencies).unwrap_or_else(|| "instances do not match what is wanted".to_owned())
+        let dependencies =
+            || self.desired.state.dependencies_ready(self.deployment, self.service).err();
+        starting
+            .or_else(dependencies)
+            .unwrap_or_else(|| "instances do not match what is wanted".to_owned())
     }
 
     /// Where the state has an instance on its way out; one that it does not know stays.

@@ -84,9 +84,17 @@ fn fingerprint(spec: &InstanceSpec, cluster: &Cluster, service: &Service) -> Str
 }
 
 /// The dialect for `driver`: service level wins over cluster level over deployment level; texts are interpolated.
-fn dialect(state: &State, deployment: &Deployment, cluster: &Cluster, service: &Service, driver: &str) -> Metadata {
+fn dialect(
+    state: &State,
+    deployment: &Deployment,
+    cluster: &Cluster,
+    service: &Service,
+    driver: &str,
+) -> Metadata {
     let levels = [&service.dialects, &cluster.dialects, &deployment.dialects];
-    let own = |level: &&Metadata| level.iter().find(|(name, _)| name.eq_ignore_ascii_case(driver)).map(|(_, v)| v.clone());
+    let own = |level: &&Metadata| {
+        level.iter().find(|(name, _)| name.eq_ignore_ascii_case(driver)).map(|(_, v)| v.clone())
+    };
     match levels.iter().find_map(own) {
         Some(Value::Object(map)) => {
             let interpolate = |text: &str| state.interpolated(deployment, service, text);
@@ -99,8 +107,12 @@ fn dialect(state: &State, deployment: &Deployment, cluster: &Cluster, service: &
 fn interpolated(value: Value, interpolate: &dyn Fn(&str) -> String) -> Value {
     match value {
         Value::String(text) => Value::String(interpolate(&text)),
-        Value::Array(items) => items.into_iter().map(|item| interpolated(item, interpolate)).collect(),
-        Value::Object(map) => map.into_iter().map(|(key, value)| (key, interpolated(value, interpolate))).collect(),
+        Value::Array(items) => {
+            items.into_iter().map(|item| interpolated(item, interpolate)).collect()
+        }
+        Value::Object(map) => {
+            map.into_iter().map(|(key, value)| (key, interpolated(value, interpolate))).collect()
+        }
         other @ (Value::Null | Value::Bool(_) | Value::Number(_)) => other,
     }
 }
@@ -111,10 +123,17 @@ mod tests {
 
     #[test]
     fn names_fit_every_platform() {
-        let key = |service: &str| ServiceKey { deployment: "shop".into(), cluster: "web".into(), service: service.into() };
+        let key = |service: &str| ServiceKey {
+            deployment: "shop".into(),
+            cluster: "web".into(),
+            service: service.into(),
+        };
         assert_eq!(instance_name(&key("web-1"), "x"), "segue_shop_web-1_x");
         let hashed = instance_name(&key("web:1.0"), "x");
-        assert!(hashed.starts_with("segue_shop_") && hashed.ends_with("_x") && !hashed.contains(':'), "{hashed}");
+        assert!(
+            hashed.starts_with("segue_shop_") && hashed.ends_with("_x") && !hashed.contains(':'),
+            "{hashed}"
+        );
         assert_ne!(hashed, instance_name(&key("web:1.1"), "x"));
     }
 }

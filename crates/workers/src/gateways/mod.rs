@@ -2,6 +2,9 @@
 //!
 //! A driver brings its proxy to a [`Configuration`] and tells which targets still carry requests; it decides nothing.
 
+pub mod haproxy;
+pub mod simulated;
+
 use crate::driver::{Changes, Error};
 use async_trait::async_trait;
 use segue_domain::artifact::{Rewrite, Sticky};

@@ -47,7 +47,11 @@ fn frontend(state: &State, gateway: &Gateway) -> Frontend {
         port: gateway.port.number,
         protocol,
         sticky: gateway.sticky.filter(|_| protocol == Protocol::Http),
-        virtual_hosts: if protocol == Protocol::Http { gateway.virtual_hosts.clone() } else { Vec::new() },
+        virtual_hosts: if protocol == Protocol::Http {
+            gateway.virtual_hosts.clone()
+        } else {
+            Vec::new()
+        },
         routes: models(&gateway.name, leaves(state, gateway, 0)),
     }
 }
@@ -59,7 +63,9 @@ fn leaves(state: &State, gateway: &Gateway, depth: usize) -> Vec<Leaf> {
         let weight = route.weight.map_or(0, |weight| u64::from(weight.value()));
         match nested(state, gateway, path, route, depth) {
             Some(inner) => {
-                let total = Share::sum(inner.iter().filter(|leaf| !leaf.targets.is_empty()).map(|leaf| leaf.share));
+                let total = Share::sum(
+                    inner.iter().filter(|leaf| !leaf.targets.is_empty()).map(|leaf| leaf.share),
+                );
                 all.extend(inner.into_iter().map(|leaf| {
                     let share = leaf.share.divided_by(total).times(weight);
                     Leaf { share, ..leaf }
@@ -78,7 +84,13 @@ fn leaves(state: &State, gateway: &Gateway, depth: usize) -> Vec<Leaf> {
 
 /// What stands behind a route that leads to a gateway, when the two can be one: the same protocol, and nothing that
 /// only the gateway in between could do.
-fn nested(state: &State, outer: &Gateway, path: &RoutePath, route: &Route, depth: usize) -> Option<Vec<Leaf>> {
+fn nested(
+    state: &State,
+    outer: &Gateway,
+    path: &RoutePath,
+    route: &Route,
+    depth: usize,
+) -> Option<Vec<Leaf>> {
     if path.external().is_some() || path.segments().len() > 3 {
         return None;
     }
@@ -97,12 +109,20 @@ fn targets(state: &State, path: &RoutePath) -> Vec<Target> {
         return external_target(address).into_iter().collect();
     }
     match path.segments()[..] {
-        [deployment, cluster, breed, port] => instance_targets(state, deployment, cluster, breed, port),
+        [deployment, cluster, breed, port] => {
+            instance_targets(state, deployment, cluster, breed, port)
+        }
         _ => gateway_target(state, path.as_str()).into_iter().collect(),
     }
 }
 
-fn instance_targets(state: &State, deployment: &str, cluster: &str, breed: &str, port: &str) -> Vec<Target> {
+fn instance_targets(
+    state: &State,
+    deployment: &str,
+    cluster: &str,
+    breed: &str,
+    port: &str,
+) -> Vec<Target> {
     let service = state.deployment(deployment).and_then(|found| found.service(cluster, breed));
     let instances = service.map(|service| &service.instances[..]).unwrap_or_default();
     instances
@@ -112,7 +132,11 @@ fn instance_targets(state: &State, deployment: &str, cluster: &str, breed: &str,
             Some(Target {
                 name: instance.name.clone(),
                 lookup_name: lookup_name(LookupClass::InternalTarget, &instance.name),
-                host: if instance.host.is_empty() { LOCAL.to_owned() } else { instance.host.clone() },
+                host: if instance.host.is_empty() {
+                    LOCAL.to_owned()
+                } else {
+                    instance.host.clone()
+                },
                 port: *instance.ports.get(port)?,
                 draining: instance.leaving == Leaving::Draining,
             })
@@ -157,8 +181,13 @@ fn models(gateway: &str, leaves: Vec<Leaf>) -> Vec<RouteModel> {
     }
     let weights = Share::whole_numbers(&merged.iter().map(|leaf| leaf.share).collect::<Vec<_>>());
     let model = |(leaf, weight): (Leaf, u32)| {
-        let padded: Vec<&str> = leaf.path.split('/').chain(std::iter::repeat("*")).take(4).collect();
-        let path = if leaf.path.starts_with('[') { format!("{}/*/*/*", leaf.path) } else { padded.join("/") };
+        let padded: Vec<&str> =
+            leaf.path.split('/').chain(std::iter::repeat("*")).take(4).collect();
+        let path = if leaf.path.starts_with('[') {
+            format!("{}/*/*/*", leaf.path)
+        } else {
+            padded.join("/")
+        };
         RouteModel {
             lookup_name: lookup_name(LookupClass::Gateway, &format!("{gateway}/*/*/*/{path}")),
             path: leaf.path,
@@ -223,8 +252,11 @@ impl Share {
 
     /// The smallest whole numbers in these proportions, scaled down when they do not fit.
     fn whole_numbers(shares: &[Self]) -> Vec<u32> {
-        let common = shares.iter().fold(1, |common, share| common / gcd(common, share.denominator) * share.denominator);
-        let numbers: Vec<u128> = shares.iter().map(|share| share.numerator * (common / share.denominator)).collect();
+        let common = shares
+            .iter()
+            .fold(1, |common, share| common / gcd(common, share.denominator) * share.denominator);
+        let numbers: Vec<u128> =
+            shares.iter().map(|share| share.numerator * (common / share.denominator)).collect();
         let divisor = numbers.iter().fold(0, |divisor, number| gcd(divisor, *number)).max(1);
         let largest = numbers.iter().max().copied().unwrap_or_default() / divisor;
         let limit = u128::from(u32::MAX);

@@ -43,12 +43,18 @@ impl GatewaysWorker {
     }
 
     /// Applies `wanted` unless the proxy has it already. Returns what became of it, and whether it is new.
-    async fn apply(&mut self, wanted: &Configuration, now: OffsetDateTime) -> Result<(Applied, bool), Error> {
+    async fn apply(
+        &mut self,
+        wanted: &Configuration,
+        now: OffsetDateTime,
+    ) -> Result<(Applied, bool), Error> {
         let proxy_changed = self.changes.has_changed().unwrap_or(false);
         self.changes.mark_unchanged();
         let retry_due = self.refused_at.is_some_and(|at| now - at >= REFUSED_RETRY);
         match &self.last {
-            Some((last, applied)) if last == wanted && !proxy_changed && !retry_due => Ok((applied.clone(), false)),
+            Some((last, applied)) if last == wanted && !proxy_changed && !retry_due => {
+                Ok((applied.clone(), false))
+            }
             Some(_) | None => {
                 // Until it is known to be applied, it is not.
                 self.last = None;
@@ -61,7 +67,11 @@ impl GatewaysWorker {
     }
 
     /// Instances on their way out that no request keeps any more, or that had their time.
-    async fn released(&mut self, state: &State, now: OffsetDateTime) -> Result<Vec<(ServiceKey, String)>, Error> {
+    async fn released(
+        &mut self,
+        state: &State,
+        now: OffsetDateTime,
+    ) -> Result<Vec<(ServiceKey, String)>, Error> {
         let draining = draining(state);
         let names: BTreeSet<&String> = draining.iter().map(|(_, name)| name).collect();
         self.draining.retain(|name, _| names.contains(name));
@@ -98,9 +108,11 @@ impl Worker for GatewaysWorker {
             turn.look_again(REFUSED_RETRY);
         }
         let served = wanted.gateways.iter().map(|gateway| &gateway.name);
-        let served: BTreeSet<String> = served.filter(|name| !applied.refused.contains_key(*name)).cloned().collect();
+        let served: BTreeSet<String> =
+            served.filter(|name| !applied.refused.contains_key(*name)).cloned().collect();
         let news = state.published_gateways().any(|(name, stored)| {
-            stored.deployed != served.contains(name) || stored.reason.as_ref() != applied.refused.get(name)
+            stored.deployed != served.contains(name)
+                || stored.reason.as_ref() != applied.refused.get(name)
         });
         if news || installed || !released.is_empty() {
             let installed = installed.then(|| self.settings.configuration_name.clone());
@@ -115,7 +127,8 @@ fn draining(state: &State) -> Vec<(ServiceKey, String)> {
     let mut draining = Vec::new();
     for (name, stored) in state.deployments() {
         for (cluster, service) in stored.artifact.services() {
-            let leaving = service.instances.iter().filter(|instance| instance.leaving == Leaving::Draining);
+            let leaving =
+                service.instances.iter().filter(|instance| instance.leaving == Leaving::Draining);
             for instance in leaving {
                 let key = ServiceKey {
                     deployment: name.clone(),

@@ -1,0 +1,123 @@
+//! The document tree: what a YAML or JSON text says, with the line and column of every element.
+//!
+//! It knows nothing of artifacts. Aliases and merge keys are already replaced by what they stand for.
+
+pub use super::scalar::ScalarKind;
+use crate::problem::Place;
+use serde_json::{Map, Number, Value as Json};
+
+/// An element of a document and where it begins.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// Where the element begins; an aliased element begins where it was first written.
+    pub place: Place,
+    /// What it is.
+    pub value: Value,
+}
+
+/// What an element of a document is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// Nothing, `~` or `null`.
+    Null,
+    /// A single value.
+    Scalar(Scalar),
+    /// A list.
+    Sequence(Vec<Node>),
+    /// A map in document order, without duplicate keys.
+    Mapping(Vec<(Key, Node)>),
+}
+
+/// A single value: its spelling, and what that stands for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scalar {
+    /// The text as written, escapes resolved.
+    pub text: String,
+    /// What it stands for.
+    pub kind: ScalarKind,
+}
+
+/// A key of a map: always text, exactly as written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Key {
+    /// The text.
+    pub text: String,
+    /// Where it begins.
+    pub place: Place,
+}
+
+impl Node {
+    /// The place of the element at the JSON `pointer`: of its key in a map, else of the element itself. `None` when
+    /// there is no such element.
+    pub fn locate(&self, pointer: &str) -> Option<Place> {
+        if pointer.is_empty() {
+            return Some(self.place);
+        }
+        let mut node = self;
+        let mut place = None;
+        for segment in pointer.strip_prefix('/')?.split('/') {
+            let segment = segment.replace("~1", "/").replace("~0", "~");
+            (place, node) = match &node.value {
+                Value::Mapping(entries) => {
+                    let (key, value) = entries.iter().find(|(key, _)| key.text == segment)?;
+                    (Some(key.place), value)
+                }
+                Value::Sequence(items) => {
+                    let item = items.get(segment.parse::<usize>().ok()?)?;
+                    (Some(item.place), item)
+                }
+                Value::Null | Value::Scalar(_) => return None,
+            };
+        }
+        place
+    }
+
+    /// The same content as JSON. Numbers keep their type; those that JSON cannot hold become text.
+    pub fn to_json(&self) -> Json {
+        match &self.value {
+            Value::Null => Json::Null,
+            Value::Scalar(scalar) => scalar.to_json(),
+            Value::Sequence(items) => Json::Array(items.iter().map(Node::to_json).collect()),
+            Value::Mapping(entries) => {
+                let members =
+                    entries.iter().map(|(key, value)| (key.text.clone(), value.to_json()));
+                Json::Object(members.collect::<Map<_, _>>())
+            }
+        }
+    }
+
+    /// What the element is, in a word, for messages.
+    pub fn describe(&self) -> &'static str {
+        match &self.value {
+            Value::Null => "nothing",
+            Value::Sequence(_) => "a list",
+            Value::Mapping(_) => "a map",
+            Value::Scalar(scalar) => match scalar.kind {
+                ScalarKind::Text => "text",
+                ScalarKind::Boolean(_) => "a boolean",
+                ScalarKind::Integer(_) => "an integer",
+                ScalarKind::Decimal(_) => "a decimal",
+            },
+        }
+    }
+}
+
+impl Scalar {
+    fn to_json(&self) -> Json {
+        let number = match self.kind {
+            ScalarKind::Text => None,
+            ScalarKind::Boolean(value) => return Json::Bool(value),
+            ScalarKind::Integer(value) => i64::try_from(value)
+                .map(Number::from)
+                .or_else(|_| u64::try_from(value).map(Number::from))
+                .ok(),
+            ScalarKind::Decimal(value) => Number::from_f64(value),
+        };
+        number.map_or_else(|| Json::String(self.text.clone()), Json::Number)
+    }
+}
+
+/// A segment of a JSON pointer.
+pub(super) fn pointer_segment(text: &str) -> String {
+    text.replace('~', "~0").replace('/', "~1")
+}

@@ -1,0 +1,390 @@
+//! Instances as containers of a Docker daemon (runtime, section 12.3).
+//!
+//! Everything that must survive is kept in the labels of the containers, so that any number of restarts of Segue
+//! finds them again. Containers without the labels of this installation are never touched. This module knows neither
+//! deployments nor gateways; it decides nothing.
+
+mod body;
+mod daemon;
+mod labels;
+mod readiness;
+
+pub use labels::service_id;
+
+use super::output;
+use super::{Condition, ContainerDriver, InstanceSpec, ObservedInstance};
+use crate::driver::{Changes, Error};
+use async_trait::async_trait;
+use bollard::models::{ContainerSummary, ContainerSummaryStateEnum as State};
+use daemon::{Daemon, Failure};
+use indexmap::IndexMap;
+use labels::Labels;
+use readiness::Readiness;
+use std::collections::{BTreeSet, HashSet};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use time::OffsetDateTime;
+use tokio::task::JoinSet;
+
+const SUPPORTED: [&str; 2] = ["container/docker", "docker"];
+
+/// Which daemon is used, and how.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The daemon's Unix socket.
+    pub socket: PathBuf,
+    /// Where published ports are reached. An address is also what they are bound to.
+    pub host: String,
+    /// Prefix of all labels; may be empty.
+    pub label_namespace: String,
+    /// The name of this installation; containers of others are not seen.
+    pub namespace: String,
+    /// How long a container may take to end before it is killed.
+    pub stop_timeout: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            socket: PathBuf::from("/var/run/docker.sock"),
+            host: "127.0.0.1".to_owned(),
+            label_namespace: "io.segue".to_owned(),
+            namespace: "default".to_owned(),
+            stop_timeout: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Runs instances as Docker containers.
+pub struct DockerDriver {
+    shared: Arc<Shared>,
+    /// What goes on in the background; ends with the driver, the containers do not.
+    tasks: Mutex<JoinSet<()>>,
+}
+
+/// What the driver and its tasks have in common.
+struct Shared {
+    settings: Settings,
+    labels: Labels,
+    daemon: Daemon,
+    readiness: Readiness,
+    /// Names of the instances that are being created and started by this driver right now.
+    starting: Mutex<HashSet<String>>,
+    /// Names of the instances that are being stopped and removed right now.
+    stopping: Mutex<HashSet<String>>,
+    changes: Changes,
+}
+
+impl DockerDriver {
+    /// A driver that sees what runs with its labels. Has to be called inside a Tokio runtime. Whether the daemon
+    /// answers is not asked before the first call.
+    pub fn new(settings: Settings) -> Self {
+        let shared = Arc::new(Shared {
+            labels: Labels::new(&settings.label_namespace, &settings.namespace),
+            daemon: Daemon::new(settings.socket.clone(), settings.stop_timeout),
+            readiness: Readiness::default(),
+            starting: Mutex::default(),
+            stopping: Mutex::default(),
+            changes: Changes::default(),
+            settings,
+        });
+        let driver = Self { shared: Arc::clone(&shared), tasks: Mutex::default() };
+        driver.spawn(readiness::follow_events(shared));
+        driver
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let mut tasks = self.tasks.lock().expect("no holder of the lock panics");
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(task);
+    }
+
+    /// Begins to ask a running container whether it answers, unless that is known or asked already.
+    fn probe(&self, container: &ContainerSummary) {
+        let id = container.id.clone().unwrap_or_default();
+        if self.shared.readiness.begin(&id) {
+            let addresses = self.addresses(container);
+            self.spawn(readiness::wait_until_ready(Arc::clone(&self.shared), id, addresses));
+        }
+    }
+
+    fn addresses(&self, container: &ContainerSummary) -> Vec<readiness::Address> {
+        let own = own_address(container);
+        let published = self.published(container);
+        let declared = self.shared.labels.ports(container);
+        let address = |(name, number): (&String, &u16)| readiness::Address {
+            own: own.clone().map(|host| (host, *number)),
+            published: published.get(name).map(|port| (self.shared.settings.host.clone(), *port)),
+        };
+        declared.iter().map(address).collect()
+    }
+
+    /// Port name to the number under which it is reached on the host.
+    fn published(&self, container: &ContainerSummary) -> IndexMap<String, u16> {
+        let declared = self.shared.labels.ports(container);
+        if is_on_host_network(container) {
+            return declared;
+        }
+        let public = |number: u16| {
+            let ports = container.ports.iter().flatten();
+            ports.filter(|port| port.private_port == number).find_map(|port| port.public_port)
+        };
+        declared.into_iter().filter_map(|(name, number)| Some((name, public(number)?))).collect()
+    }
+
+    async fn condition(
+        &self,
+        name: &str,
+        container: &ContainerSummary,
+    ) -> Result<Condition, Error> {
+        let id = container.id.as_deref().unwrap_or_default();
+        if self.shared.stopping.lock().expect("no holder of the lock panics").contains(name) {
+            return Ok(Condition::Stopping);
+        }
+        let state = container.state.unwrap_or(State::EMPTY);
+        if state != State::RUNNING {
+            self.shared.readiness.forget(id);
+        }
+        Ok(match state {
+            State::RUNNING if self.shared.readiness.is_ready(id) => Condition::Running,
+            State::RUNNING => {
+                let addresses = self.addresses(container);
+                if readiness::all_ready_now(&addresses).await {
+                    self.shared.readiness.set_ready(id);
+                    Condition::Running
+                } else {
+                    self.probe(container);
+                    let ports = self.published(container);
+                    let host = &self.shared.settings.host;
+                    let ports: Vec<String> = ports
+                        .iter()
+                        .map(|(name, port)| format!("{name} ({host}:{port})"))
+                        .collect();
+                    Condition::Starting(format!("waits for a connection to {}", ports.join(", ")))
+                }
+            }
+            State::CREATED
+                if self
+                    .shared
+                    .starting
+                    .lock()
+                    .expect("no holder of the lock panics")
+                    .contains(name) =>
+            {
+                Condition::Starting("is being started".to_owned())
+            }
+            State::CREATED => Condition::Exited("was created, but never started".to_owned()),
+            State::PAUSED => Condition::Starting("is paused".to_owned()),
+            State::RESTARTING => Condition::Starting("is being restarted".to_owned()),
+            State::REMOVING | State::STOPPING => Condition::Stopping,
+            State::EXITED | State::DEAD | State::EMPTY => {
+                Condition::Exited(self.last_words(id).await)
+            }
+        })
+    }
+
+    /// How a container ended, with the last of its output.
+    async fn last_words(&self, id: &str) -> String {
+        let (end, output) = self.shared.daemon.last_words(id).await;
+        output::ended(&end, &output)
+    }
+
+    async fn observed(
+        &self,
+        container: &ContainerSummary,
+    ) -> Result<Option<ObservedInstance>, Error> {
+        let labels = &self.shared.labels;
+        let (Some(name), Some(owner)) = (labels.instance(container), labels.owner(container))
+        else {
+            return Ok(None);
+        };
+        Ok(Some(ObservedInstance {
+            condition: self.condition(&name, container).await?,
+            owner,
+            fingerprint: labels.fingerprint(container),
+            host: self.shared.settings.host.clone(),
+            ports: self.published(container),
+            created: labels.created(container),
+            name,
+        }))
+    }
+
+    /// Creates and starts a container; one that cannot be started is removed again.
+    async fn create_and_start(&self, spec: &InstanceSpec) -> Result<(), Error> {
+        let shared = &self.shared;
+        let body = body::create(spec, &shared.settings, &shared.labels, OffsetDateTime::now_utc())?;
+        let created = match shared.daemon.create(&spec.name, body.clone()).await {
+            Err(Failure::NoImage) => {
+                shared.daemon.pull(&spec.deployable.definition).await?;
+                shared.daemon.create(&spec.name, body).await
+            }
+            other => other,
+        };
+        let id = match created {
+            Ok(id) => id,
+            Err(Failure::Exists) => return self.start_existing(spec).await,
+            Err(Failure::NoImage) => {
+                let image = &spec.deployable.definition;
+                return Err(Error::Transient(format!(
+                    "the image '{image}' vanished after it was pulled"
+                )));
+            }
+            Err(Failure::Other(error)) => return Err(error),
+        };
+        if let Err(error) = shared.daemon.start(&id).await {
+            shared.daemon.remove(&id).await?;
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    /// A container of that name is there already: it is started when an earlier attempt only created it.
+    async fn start_existing(&self, spec: &InstanceSpec) -> Result<(), Error> {
+        let found = self
+            .shared
+            .daemon
+            .list(self.shared.labels.of_instance(&spec.owner.deployment, &spec.name))
+            .await?;
+        match found.first() {
+            Some(ContainerSummary { id: Some(id), state: Some(State::CREATED), .. }) => {
+                self.shared.daemon.start(id).await
+            }
+            Some(_) => Ok(()),
+            None => Err(Error::Permanent(format!(
+                "a container named '{}' exists that does not belong to this Segue; rename or remove it",
+                spec.name
+            ))),
+        }
+    }
+}
+
+#[async_trait]
+impl ContainerDriver for DockerDriver {
+    fn name(&self) -> &'static str {
+        "docker"
+    }
+
+    fn supports(&self, kind: &str) -> bool {
+        SUPPORTED.contains(&kind)
+    }
+
+    async fn ping(&self) -> Result<(), Error> {
+        self.shared.daemon.ping().await
+    }
+
+    async fn deployments(&self) -> Result<BTreeSet<String>, Error> {
+        let containers = self.shared.daemon.list(self.shared.labels.of_all()).await?;
+        Ok(containers
+            .iter()
+            .filter_map(|found| self.shared.labels.owner(found))
+            .map(|owner| owner.deployment)
+            .collect())
+    }
+
+    async fn observe(&self, deployment: &str) -> Result<Vec<ObservedInstance>, Error> {
+        let mut observed = Vec::new();
+        for container in
+            self.shared.daemon.list(self.shared.labels.of_deployment(deployment)).await?
+        {
+            observed.extend(self.observed(&container).await?);
+        }
+        Ok(observed)
+    }
+
+    async fn start(&self, spec: &InstanceSpec) -> Result<(), Error> {
+        let kind = &spec.deployable.kind;
+        if !self.supports(kind) {
+            let supported = SUPPORTED.map(|kind| format!("'{kind}'")).join(", ");
+            return Err(Error::Permanent(format!(
+                "Unsupported deployable type '{kind}', supported: {supported}"
+            )));
+        }
+        if spec.deployable.definition.trim().is_empty() {
+            return Err(Error::Permanent(
+                "the definition of the deployable is empty; give an image".to_owned(),
+            ));
+        }
+        let Some(_guard) = Underway::begin(&self.shared, &spec.name) else { return Ok(()) };
+        self.create_and_start(spec).await?;
+        let found = self
+            .shared
+            .daemon
+            .list(self.shared.labels.of_instance(&spec.owner.deployment, &spec.name))
+            .await?;
+        for container in found.iter().filter(|found| found.state == Some(State::RUNNING)) {
+            self.probe(container);
+        }
+        self.shared.changes.notify();
+        Ok(())
+    }
+
+    async fn stop(&self, deployment: &str, instance: &str) -> Result<(), Error> {
+        let found =
+            self.shared.daemon.list(self.shared.labels.of_instance(deployment, instance)).await?;
+        let Some(id) = found.into_iter().find_map(|container| container.id) else { return Ok(()) };
+        if self
+            .shared
+            .stopping
+            .lock()
+            .expect("no holder of the lock panics")
+            .insert(instance.to_owned())
+        {
+            self.spawn(stop_and_remove(Arc::clone(&self.shared), id, instance.to_owned()));
+            self.shared.changes.notify();
+        }
+        Ok(())
+    }
+
+    fn changes(&self) -> &Changes {
+        &self.shared.changes
+    }
+}
+
+async fn stop_and_remove(shared: Arc<Shared>, id: String, instance: String) {
+    let done = async {
+        shared.daemon.stop(&id, shared.settings.stop_timeout).await?;
+        shared.daemon.remove(&id).await
+    };
+    if let Err(error) = done.await {
+        // It is still observed, so that the worker asks again.
+        tracing::warn!(instance, %error, "a container cannot be removed");
+    }
+    shared.readiness.forget(&id);
+    shared.stopping.lock().expect("no holder of the lock panics").remove(&instance);
+    shared.changes.notify();
+}
+
+/// Marks an instance as being started for as long as it lives.
+struct Underway<'a> {
+    shared: &'a Shared,
+    name: String,
+}
+
+impl<'a> Underway<'a> {
+    /// `None` when the instance is being started already.
+    fn begin(shared: &'a Shared, name: &str) -> Option<Self> {
+        let mut starting = shared.starting.lock().expect("no holder of the lock panics");
+        starting.insert(name.to_owned()).then(|| Self { shared, name: name.to_owned() })
+    }
+}
+
+impl Drop for Underway<'_> {
+    fn drop(&mut self) {
+        self.shared.starting.lock().expect("no holder of the lock panics").remove(&self.name);
+    }
+}
+
+fn is_on_host_network(container: &ContainerSummary) -> bool {
+    let mode = container.host_config.as_ref().and_then(|config| config.network_mode.as_deref());
+    mode == Some("host")
+}
+
+/// The address of a container on its own network.
+fn own_address(container: &ContainerSummary) -> Option<String> {
+    let networks = container.network_settings.as_ref()?.networks.as_ref()?;
+    networks
+        .values()
+        .filter_map(|network| network.ip_address.clone())
+        .find(|address| !address.is_empty())
+}

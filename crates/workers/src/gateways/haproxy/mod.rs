@@ -1,0 +1,457 @@
+//! Gateways served by HAProxy 2.6 or later, run as a child that outlives the service.
+//!
+//! One look, one plan, one act: what the running HAProxy holds is read back through its runtime socket at every
+//! `apply`, so adopting one that an earlier life of the service started is nothing special. Weights, states and
+//! servers change through that socket; only what [`model::Model::structure`] holds takes a reload.
+//!
+//! Round robin is exact from a fresh start or reload on. After a change of weights at run time HAProxy first finishes
+//! the cycle it is in, at most 16 times the sum of the old weights, and until then windows are off by one or two requests.
+
+mod model;
+mod process;
+mod render;
+mod socket;
+mod state;
+#[cfg(test)]
+mod tests;
+
+pub use process::program_version;
+
+use super::{Applied, Configuration, Frontend, GatewayDriver};
+use crate::driver::{Changes, Error};
+use async_trait::async_trait;
+use model::Model;
+use process::{CONFIGURATION_FILE, Identity, Process};
+use render::{Base, Rendered};
+use socket::{MASTER, Sockets};
+use state::Observed;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+use std::time::Duration;
+use tokio::sync::Mutex;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+/// The file that is checked before it replaces the one in use.
+const CANDIDATE_FILE: &str = "haproxy.cfg.candidate";
+/// Names of targets by their lookup names: HAProxy only knows the latter.
+const NAMES_FILE: &str = "targets.json";
+/// How often a starting or reloading HAProxy is asked whether it is there.
+const POLL: Duration = Duration::from_millis(10);
+
+/// How and where HAProxy runs.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The program.
+    pub program: PathBuf,
+    /// Where its files and sockets are; made when missing, for this user only.
+    pub directory: PathBuf,
+    /// The address that gateways listen on.
+    pub bind_address: IpAddr,
+    /// The port of the frontend for virtual hosts; `None` for no such frontend.
+    pub virtual_hosts_port: Option<u16>,
+    /// Where a monitor answers `/health`; `None` for none.
+    pub stats_port: Option<u16>,
+    /// How long a worker that was replaced may finish what it carries.
+    pub hard_stop_after: Duration,
+    /// How long a start or reload may take.
+    pub start_timeout: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            program: "haproxy".into(),
+            directory: "haproxy".into(),
+            bind_address: Ipv4Addr::UNSPECIFIED.into(),
+            virtual_hosts_port: None,
+            stats_port: None,
+            hard_stop_after: Duration::from_mins(5),
+            start_timeout: Duration::from_secs(10),
+        }
+    }
+}
+
+/// The door to one HAProxy. Dropping it leaves HAProxy running; see [`HaproxyDriver::shutdown`].
+#[derive(Debug)]
+pub struct HaproxyDriver {
+    settings: Settings,
+    process: Process,
+    sockets: Sockets,
+    changes: Changes,
+    state: Mutex<State>,
+}
+
+/// What the driver keeps between calls, none of it truth about HAProxy.
+#[derive(Debug)]
+struct State {
+    /// The file in use.
+    text: String,
+    /// The last applied model; `None` until there was one.
+    model: Option<Model>,
+    /// Names of targets, of those that were removed while they may be busy.
+    names: BTreeMap<String, String>,
+    watched: Option<(Identity, JoinHandle<()>)>,
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        if let Some((_, watch)) = &self.watched {
+            watch.abort();
+        }
+    }
+}
+
+impl HaproxyDriver {
+    /// A driver for the HAProxy of `settings.directory`, which may be running already.
+    pub fn new(settings: Settings) -> Result<Self, Error> {
+        program_version(&settings.program)?;
+        let fail = |what: &str, error: std::io::Error| {
+            Error::Permanent(format!("cannot {what} {}: {error}", settings.directory.display()))
+        };
+        let mut builder = std::fs::DirBuilder::new();
+        builder
+            .recursive(true)
+            .mode(0o700)
+            .create(&settings.directory)
+            .map_err(|error| fail("make", error))?;
+        let directory = settings.directory.canonicalize().map_err(|error| fail("find", error))?;
+        let sockets = Sockets::new(&directory).map_err(|error| fail("open", error))?;
+        let text = std::fs::read_to_string(directory.join(CONFIGURATION_FILE)).unwrap_or_default();
+        let names = std::fs::read(directory.join(NAMES_FILE)).ok();
+        let names = names.and_then(|names| serde_json::from_slice(&names).ok()).unwrap_or_default();
+        let process = Process { program: settings.program.clone(), directory };
+        let state = Mutex::new(State { text, names, model: None, watched: None });
+        Ok(Self { settings, process, sockets, changes: Changes::default(), state })
+    }
+
+    /// Ends HAProxy, and with it all traffic.
+    pub async fn shutdown(&self) -> Result<(), Error> {
+        let mut state = self.state.lock().await;
+        if let Some((_, watch)) = state.watched.take() {
+            watch.abort();
+        }
+        state.model = None;
+        self.process.stop().await
+    }
+
+    /// What the worker holds; `None` when HAProxy does not run.
+    async fn observe(&self) -> Result<Option<Observed>, Error> {
+        if self.process.running().is_none() {
+            return Ok(None);
+        }
+        let answer = self.sockets.ask(socket::WORKER, state::QUESTION).await;
+        match answer {
+            Ok(answer) => Observed::read(&answer).map(Some).ok_or_else(|| {
+                Error::Transient(
+                    "HAProxy's runtime socket gives no answer that can be read".to_owned(),
+                )
+            }),
+            Err(_) if self.process.running().is_none() => Ok(None),
+            Err(error) => {
+                Err(Error::Transient(format!("HAProxy's runtime socket does not answer: {error}")))
+            }
+        }
+    }
+
+    fn watch(&self, state: &mut State) -> Result<(), Error> {
+        let Some(identity) = self.process.running() else { return Ok(()) };
+        if !matches!(&state.watched, Some((watched, watch)) if *watched == identity && !watch.is_finished())
+        {
+            state.watched = Some((identity, Process::watch(identity, self.changes.clone())?));
+        }
+        Ok(())
+    }
+
+    /// Brings the running worker to `model` through its socket. Says whether anything changed, or `None` when it did
+    /// not work and a reload is due.
+    async fn adjust(&self, model: &Model, observed: &Observed) -> Result<Option<bool>, Error> {
+        let commands = state::plan(model, observed);
+        if commands.is_empty() {
+            return Ok(Some(false));
+        }
+        if let Err(error) = self.sockets.send(&commands).await {
+            tracing::warn!(%error, "HAProxy took no commands, reloading it");
+            return Ok(None);
+        }
+        let rest = self.observe().await?.map(|now| state::plan(model, &now));
+        if let Some(command) = rest.as_ref().and_then(|rest| rest.first()) {
+            tracing::warn!(command, "HAProxy did not do as told, reloading it");
+        }
+        Ok(rest.filter(Vec::is_empty).map(|_| true))
+    }
+
+    /// Replaces the file, once HAProxy accepts the new one.
+    async fn install(&self, state: &mut State, text: &str) -> Result<bool, Error> {
+        if state.text == text {
+            return Ok(false);
+        }
+        let fail = |error: std::io::Error| {
+            Error::Transient(format!(
+                "cannot write HAProxy's configuration to {}: {error}",
+                self.process.directory.display()
+            ))
+        };
+        std::fs::write(self.process.directory.join(CANDIDATE_FILE), text).map_err(fail)?;
+        self.process.check(CANDIDATE_FILE).await?;
+        process::replace(&self.process.directory.join(CONFIGURATION_FILE), text.as_bytes())
+            .map_err(fail)?;
+        text.clone_into(&mut state.text);
+        Ok(true)
+    }
+
+    /// Starts or reloads HAProxy with the file in use, and waits until it serves it.
+    async fn load(&self, before: Option<&Observed>, structure: &str) -> Result<(), Error> {
+        let identity = match (before, self.process.running()) {
+            (Some(_), Some(identity)) => {
+                self.process.reload(identity)?;
+                identity
+            }
+            _ => self.process.start().await?,
+        };
+        let deadline = Instant::now() + self.settings.start_timeout;
+        loop {
+            let now = self.observe().await.unwrap_or_default();
+            if now.is_some_and(|now| {
+                now.structure == structure && before.is_none_or(|before| before.pid != now.pid)
+            }) {
+                return Ok(());
+            }
+            let words = self.process.words();
+            if words.contains("[ALERT]") || self.process.running() != Some(identity) {
+                return Err(Error::Transient(format!(
+                    "HAProxy does not load its configuration: {words}"
+                )));
+            }
+            if Instant::now() > deadline {
+                let limit = self.settings.start_timeout;
+                return Err(Error::Transient(format!(
+                    "HAProxy serves no new configuration after {limit:?}: {words}"
+                )));
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    /// Installs and loads; when loading fails the former file is put back.
+    async fn replace(
+        &self,
+        state: &mut State,
+        before: Option<&Observed>,
+        new: &Rendered,
+    ) -> Result<(), Error> {
+        let former = state.text.clone();
+        self.install(state, &new.text).await?;
+        if let Err(error) = self.load(before, &new.structure).await {
+            if !former.is_empty() && former != new.text {
+                self.install(state, &former).await?;
+            }
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    fn rendered(&self, model: &Model) -> Rendered {
+        let stats_port = self.settings.stats_port;
+        let base = Base {
+            hard_stop_after_seconds: self.settings.hard_stop_after.as_secs().max(1),
+            stats_port,
+            stats_bind: model::bind(self.settings.bind_address, stats_port.unwrap_or_default()),
+        };
+        render::render(model, &base)
+    }
+
+    /// Splits gateways into those that can be served and the reasons why the others cannot.
+    fn usable<'a>(
+        &self,
+        configuration: &'a Configuration,
+        ours: &BTreeSet<u16>,
+    ) -> (Vec<&'a Frontend>, BTreeMap<String, String>) {
+        let mut usable = Vec::new();
+        let mut refused = BTreeMap::new();
+        let mut names = BTreeSet::new();
+        let mut taken: BTreeMap<u16, &str> = BTreeMap::new();
+        taken.extend(self.settings.virtual_hosts_port.map(|port| (port, "virtual_hosts")));
+        taken.extend(self.settings.stats_port.map(|port| (port, "segue_health")));
+        for gateway in &configuration.gateways {
+            let reason = model::refusal(gateway)
+                .or_else(|| {
+                    (!names.insert(&gateway.lookup_name))
+                        .then(|| "its lookup name is used twice".to_owned())
+                })
+                .or_else(|| {
+                    taken
+                        .get(&gateway.port)
+                        .map(|by| format!("port {} is used by {by}", gateway.port))
+                })
+                .or_else(|| self.port_refusal(gateway.port, ours));
+            if let Some(reason) = reason {
+                refused.insert(gateway.name.clone(), reason);
+            } else {
+                taken.insert(gateway.port, &gateway.name);
+                usable.push(gateway);
+            }
+        }
+        (usable, refused)
+    }
+
+    fn port_refusal(&self, port: u16, ours: &BTreeSet<u16>) -> Option<String> {
+        if ours.contains(&port) {
+            return None;
+        }
+        let address = self.settings.bind_address;
+        let error = TcpListener::bind((address, port)).err()?;
+        let why = if error.kind() == std::io::ErrorKind::AddrInUse {
+            "used by another program"
+        } else {
+            "not usable"
+        };
+        // The number that the system puts behind its words says nothing to a person.
+        let words = error.to_string();
+        let words = words.split(" (os error").next().unwrap_or_default();
+        Some(format!("port {port} on {address} is {why}: {words}"))
+    }
+
+    /// The virtual hosts' port, unless another program has it; then that is a refusal of its own.
+    fn virtual_hosts_port(
+        &self,
+        ours: &BTreeSet<u16>,
+        refused: &mut BTreeMap<String, String>,
+    ) -> Option<u16> {
+        let port = self.settings.virtual_hosts_port?;
+        match self.port_refusal(port, ours) {
+            Some(reason) => {
+                refused.insert("virtual_hosts".to_owned(), reason);
+                None
+            }
+            None => Some(port),
+        }
+    }
+
+    fn remember(&self, state: &mut State, configuration: &Configuration) {
+        let targets = configuration
+            .gateways
+            .iter()
+            .flat_map(|gateway| &gateway.routes)
+            .flat_map(|route| &route.targets);
+        let before = state.names.len();
+        state.names.extend(targets.map(|target| (target.lookup_name.clone(), target.name.clone())));
+        if state.names.len() != before
+            && let Ok(names) = serde_json::to_vec(&state.names)
+            && let Err(error) = process::replace(&self.process.directory.join(NAMES_FILE), &names)
+        {
+            tracing::warn!(%error, "names of targets are not kept, after a restart they are told by lookup name");
+        }
+    }
+
+    /// Servers of all workers, the current and those that finish what they carry, that have requests.
+    async fn carrying(&self, current: &Observed) -> Result<BTreeSet<(String, String)>, Error> {
+        let carries = |observed: &Observed| -> Vec<(String, String)> {
+            let busy = observed.servers.iter().filter(|(_, server)| server.sessions > 0);
+            busy.map(|(key, _)| key.clone()).collect()
+        };
+        let mut carrying: BTreeSet<_> = carries(current).into_iter().collect();
+        let fail = |error: std::io::Error| {
+            Error::Transient(format!("HAProxy's master socket does not answer: {error}"))
+        };
+        let processes = self.sockets.ask(MASTER, "show proc").await.map_err(fail)?;
+        let old = processes.lines().skip_while(|line| !line.starts_with("# old workers")).skip(1);
+        for pid in old
+            .take_while(|line| !line.starts_with('#'))
+            .filter_map(|line| line.split_whitespace().next())
+        {
+            // A worker that ended since then carries nothing; one that does not answer ends by `hard-stop-after`.
+            let answer =
+                self.sockets.ask(MASTER, &format!("@!{pid} show stat")).await.map_err(fail)?;
+            let mut observed = Observed::default();
+            observed.read_statistics_of(&answer);
+            carrying.extend(carries(&observed));
+        }
+        Ok(carrying)
+    }
+}
+
+#[async_trait]
+impl GatewayDriver for HaproxyDriver {
+    fn name(&self) -> &'static str {
+        "haproxy"
+    }
+
+    async fn ping(&self) -> Result<(), Error> {
+        let state = self.state.lock().await;
+        match (self.observe().await?, &state.model) {
+            (None, Some(_)) => {
+                Err(Error::Transient(format!("HAProxy does not run: {}", self.process.words())))
+            }
+            (None, None) | (Some(_), _) => Ok(()),
+        }
+    }
+
+    async fn apply(&self, configuration: &Configuration) -> Result<Applied, Error> {
+        let mut state = self.state.lock().await;
+        let observed = self.observe().await?;
+        let ours = observed.as_ref().map(|observed| observed.ports.clone()).unwrap_or_default();
+        let (usable, mut refused) = self.usable(configuration, &ours);
+        let virtual_hosts_port = self.virtual_hosts_port(&ours, &mut refused);
+        let model = Model::of(&usable, self.settings.bind_address, virtual_hosts_port);
+        let new = self.rendered(&model);
+        self.remember(&mut state, configuration);
+        let adjusted = match &observed {
+            Some(observed) if observed.structure == new.structure => {
+                self.adjust(&model, observed).await?
+            }
+            _ => None,
+        };
+        let changed = if let Some(changed) = adjusted {
+            self.install(&mut state, &new.text).await? || changed
+        } else {
+            self.replace(&mut state, observed.as_ref(), &new).await?;
+            true
+        };
+        self.watch(&mut state)?;
+        state.model = Some(model);
+        Ok(Applied { changed, refused })
+    }
+
+    async fn busy(&self) -> Result<BTreeSet<String>, Error> {
+        let mut state = self.state.lock().await;
+        let Some(observed) = self.observe().await? else { return Ok(BTreeSet::new()) };
+        let Some(model) = state.model.clone() else { return Ok(BTreeSet::new()) };
+        let servers = || {
+            model
+                .backends
+                .iter()
+                .flat_map(|backend| backend.servers.iter().map(move |server| (backend, server)))
+        };
+        let serving: BTreeSet<(String, String)> = servers()
+            .filter(|(_, server)| !server.draining)
+            .map(|(backend, server)| (backend.name.clone(), server.name.clone()))
+            .collect();
+        let carrying = self.carrying(&observed).await?;
+        let name = |lookup: &String| state.names.get(lookup).unwrap_or(lookup).clone();
+        let busy = carrying.difference(&serving).map(|(_, lookup)| name(lookup)).collect();
+        // What was removed and carries nothing any more goes for good; the rest waits for a later look.
+        let removable = observed.removable(&model);
+        if !removable.is_empty()
+            && let Err(error) = self.sockets.send(&removable).await
+        {
+            tracing::debug!(%error, "removed servers stay for now");
+        }
+        let known: BTreeSet<&String> = servers()
+            .map(|(_, server)| &server.name)
+            .chain(carrying.iter().map(|(_, lookup)| lookup))
+            .collect();
+        state.names.retain(|lookup, _| known.contains(lookup));
+        Ok(busy)
+    }
+
+    async fn text(&self) -> String {
+        self.state.lock().await.text.clone()
+    }
+
+    fn changes(&self) -> &Changes {
+        &self.changes
+    }
+}

@@ -1,0 +1,250 @@
+//! HAProxy as a process: checked, started, found again, watched, reloaded and ended.
+//!
+//! It runs in master-worker mode, in a process group of its own, so that it outlives the service. Its pid and start
+//! time are in a file: a process that has both is the one that was started, whoever started it.
+
+use crate::driver::{Changes, Error};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use tokio::io::unix::AsyncFd;
+use tokio::task::JoinHandle;
+
+const PID_FILE: &str = "haproxy.pid";
+const LOG_FILE: &str = "haproxy.log";
+const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+/// How much of what HAProxy said goes into an error.
+const WORDS_BYTES_MAX: u64 = 4096;
+
+/// The file that HAProxy reads, relative to its directory.
+pub(super) const CONFIGURATION_FILE: &str = "haproxy.cfg";
+
+/// The program's `major.minor` version, such as `2.6`.
+pub fn program_version(program: &Path) -> Result<String, Error> {
+    let missing = |why: String| {
+        Error::Permanent(format!("{} is no usable HAProxy: {why}", program.display()))
+    };
+    let output = Command::new(program)
+        .arg("-v")
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| missing(error.to_string()))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let version = text.split_whitespace().skip_while(|word| *word != "version").nth(1);
+    let mut parts = version.unwrap_or_default().split('.').map(str::parse::<u32>);
+    match (parts.next(), parts.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) => Ok(format!("{major}.{minor}")),
+        _ => Err(missing("it tells no version".to_owned())),
+    }
+}
+
+/// A master process, by what tells it from any other that ever has the same pid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Identity {
+    pid: Pid,
+    /// In clock ticks since the machine started.
+    started: u64,
+}
+
+impl Identity {
+    #[cfg(test)]
+    pub(super) fn pid(self) -> Pid {
+        self.pid
+    }
+
+    fn of(pid: Pid) -> Option<Self> {
+        let text = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+        // The second field, the name, may hold anything and ends with the last parenthesis.
+        let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
+        let ended = matches!(fields.first(), Some(&"Z" | &"X"));
+        (!ended).then_some(Self { pid, started: fields.get(19)?.parse().ok()? })
+    }
+}
+
+/// The door to the process; whether there is one is looked up, never remembered.
+#[derive(Debug)]
+pub(super) struct Process {
+    pub(super) program: PathBuf,
+    pub(super) directory: PathBuf,
+}
+
+impl Process {
+    /// The master that runs, if one does.
+    pub(super) fn running(&self) -> Option<Identity> {
+        let (pid, started) = self.recorded()?;
+        Identity::of(pid).filter(|identity| identity.started == started)
+    }
+
+    /// Lets HAProxy check the file `name`; an error carries its words.
+    pub(super) async fn check(&self, name: &str) -> Result<(), Error> {
+        let mut command = tokio::process::Command::new(&self.program);
+        command
+            .args(["-c", "-f", name])
+            .current_dir(&self.directory)
+            .stdin(Stdio::null())
+            .kill_on_drop(true)
+            .env_clear();
+        let output = tokio::time::timeout(CHECK_TIMEOUT, command.output())
+            .await
+            .map_err(|_| Error::Transient("haproxy -c did not end in time".to_owned()))?
+            .map_err(|error| self.failed("run", &error))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let words = String::from_utf8_lossy(&output.stderr).chars().take(4096).collect::<String>();
+        Err(Error::Transient(format!(
+            "HAProxy refuses the configuration, the last good one stays: {}",
+            words.trim()
+        )))
+    }
+
+    /// Starts a master. It is up when it answers on its sockets.
+    pub(super) async fn start(&self) -> Result<Identity, Error> {
+        self.forget_predecessor().await?;
+        let log = OpenOptions::new().create(true).append(true).open(self.directory.join(LOG_FILE));
+        let log = log.map_err(|error| self.failed("open the log of", &error))?;
+        log.set_len(0).map_err(|error| self.failed("empty the log of", &error))?;
+        let child = Command::new(&self.program)
+            .args(["-W", "-S", "unix@master.sock,mode,600", "-f", CONFIGURATION_FILE])
+            .current_dir(&self.directory)
+            .env_clear()
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .process_group(0)
+            .spawn()
+            .map_err(|error| self.failed("start", &error))?;
+        let identity = Identity::of(Pid::from_child(&child))
+            .ok_or_else(|| Error::Transient(format!("HAProxy ended at once: {}", self.words())))?;
+        let record = format!("{} {}\n", identity.pid.as_raw_nonzero(), identity.started);
+        replace(&self.directory.join(PID_FILE), record.as_bytes())
+            .map_err(|error| self.failed("record the pid of", &error))?;
+        Ok(identity)
+    }
+
+    /// Calls `changes` once when `identity` ends.
+    pub(super) fn watch(identity: Identity, changes: Changes) -> Result<JoinHandle<()>, Error> {
+        let pidfd = open(identity)
+            .map_err(|error| Error::Transient(format!("cannot watch HAProxy: {error}")))?;
+        Ok(tokio::spawn(async move {
+            ended(&pidfd).await;
+            changes.notify();
+        }))
+    }
+
+    /// Asks the master to load the file again; old workers finish what they carry.
+    pub(super) fn reload(&self, identity: Identity) -> Result<(), Error> {
+        let log = OpenOptions::new().write(true).open(self.directory.join(LOG_FILE));
+        log.and_then(|log| log.set_len(0))
+            .map_err(|error| self.failed("empty the log of", &error))?;
+        rustix::process::kill_process(identity.pid, Signal::USR2)
+            .map_err(|error| self.failed("reload", &error.into()))
+    }
+
+    /// Ends HAProxy with all of its workers.
+    pub(super) async fn stop(&self) -> Result<(), Error> {
+        let Some(identity) = self.running() else { return Ok(()) };
+        let fail = |error: std::io::Error| self.failed("stop", &error);
+        let pidfd = open(identity).map_err(fail)?;
+        rustix::process::pidfd_send_signal(pidfd.get_ref(), Signal::TERM)
+            .map_err(|error| fail(error.into()))?;
+        if tokio::time::timeout(STOP_TIMEOUT, ended(&pidfd)).await.is_err() {
+            // The group's leader still exists, so the number belongs to no one else.
+            rustix::process::kill_process_group(identity.pid, Signal::KILL)
+                .map_err(|error| fail(error.into()))?;
+            ended(&pidfd).await;
+        }
+        self.forget_predecessor().await?;
+        std::fs::remove_file(self.directory.join(PID_FILE)).map_err(fail)
+    }
+
+    /// The end of what HAProxy said since it was last started or reloaded.
+    pub(super) fn words(&self) -> String {
+        let read = || -> std::io::Result<String> {
+            let mut file = File::open(self.directory.join(LOG_FILE))?;
+            let length = file.metadata()?.len();
+            file.seek(SeekFrom::Start(length.saturating_sub(WORDS_BYTES_MAX)))?;
+            let mut bytes = Vec::new();
+            file.take(WORDS_BYTES_MAX).read_to_end(&mut bytes)?;
+            Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
+        };
+        read().unwrap_or_else(|error| format!("(its log cannot be read: {error})"))
+    }
+
+    /// Workers of a master that died hold its ports until they noticed; they share its process group.
+    async fn forget_predecessor(&self) -> Result<(), Error> {
+        let Some((pid, _)) = self.recorded() else { return Ok(()) };
+        let deadline = tokio::time::Instant::now() + STOP_TIMEOUT;
+        while Identity::of(pid).is_none() && rustix::process::test_kill_process_group(pid).is_ok() {
+            reap(pid);
+            if tokio::time::Instant::now() > deadline {
+                return Err(Error::Transient(
+                    "workers of an HAProxy that ended are still there".to_owned(),
+                ));
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        Ok(())
+    }
+
+    fn recorded(&self) -> Option<(Pid, u64)> {
+        let text = std::fs::read_to_string(self.directory.join(PID_FILE)).ok()?;
+        let (pid, started) = text.trim().split_once(' ')?;
+        Some((Pid::from_raw(pid.parse().ok()?)?, started.parse().ok()?))
+    }
+
+    fn failed(&self, what: &str, error: &std::io::Error) -> Error {
+        Error::Transient(format!(
+            "cannot {what} {} in {}: {error}",
+            self.program.display(),
+            self.directory.display()
+        ))
+    }
+}
+
+/// Replaces the file at `path` in one step: there is always the old or the new one, whole.
+pub(super) fn replace(path: &Path, content: &[u8]) -> std::io::Result<()> {
+    let new = path.with_extension("new");
+    let mut file = File::create(&new)?;
+    file.write_all(content)?;
+    file.sync_all()?;
+    std::fs::rename(&new, path)?;
+    if let Some(parent) = path.parent() {
+        File::open(parent)?.sync_all()?;
+    }
+    Ok(())
+}
+
+fn open(identity: Identity) -> std::io::Result<AsyncFd<OwnedFd>> {
+    let pidfd = rustix::process::pidfd_open(identity.pid, PidfdFlags::NONBLOCK)?;
+    // Between looking and opening the number could have passed on. A process that ended meanwhile is fine.
+    if Identity::of(identity.pid).is_some_and(|now| now != identity) {
+        return Err(rustix::io::Errno::SRCH.into());
+    }
+    #[expect(
+        deprecated,
+        reason = "the successor is unsafe; an owned descriptor stays open until it is dropped"
+    )]
+    AsyncFd::with_interest(pidfd, tokio::io::Interest::READABLE)
+}
+
+async fn ended(pidfd: &AsyncFd<OwnedFd>) {
+    // An error means that the descriptor is of no use, and then nobody would tell of the end.
+    drop(pidfd.readable().await);
+    rustix::process::waitid(
+        WaitId::PidFd(pidfd.get_ref().as_fd()),
+        WaitIdOptions::EXITED | WaitIdOptions::NOHANG,
+    )
+    .ok();
+}
+
+/// Clears away a child that ended; nothing happens when it is no child of this process.
+fn reap(pid: Pid) {
+    rustix::process::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG).ok();
+}

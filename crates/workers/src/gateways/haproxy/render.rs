@@ -1,0 +1,75 @@
+//! The model as text in HAProxy's own language.
+//!
+//! Layout is the template's business. What comes from documents passes the filters `quote` and `comment`, so no
+//! value can end a line or add a directive.
+
+use super::model::{Model, hex};
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::Serde;
+use minijinja::{Environment, Value};
+use serde::Serialize;
+use sha1::{Digest, Sha1};
+
+const TEMPLATE: &str = include_str!("haproxy.cfg.jinja");
+
+/// What the text holds beside the model.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Base {
+    pub(super) hard_stop_after_seconds: u64,
+    pub(super) stats_port: Option<u16>,
+    pub(super) stats_bind: String,
+}
+
+/// A configuration, and the name of the part of it that cannot change at run time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Rendered {
+    pub(super) text: String,
+    /// Also found in the text, and told by an HAProxy that runs with it.
+    pub(super) structure: String,
+}
+
+/// Renders `model`.
+pub(super) fn render(model: &Model, base: &Base) -> Rendered {
+    let fixed = text(&model.structure(), base, "");
+    let structure = hex(&Sha1::digest(fixed.as_bytes()));
+    Rendered { text: text(model, base, &structure), structure }
+}
+
+fn text(model: &Model, base: &Base, structure: &str) -> String {
+    #[derive(Serialize)]
+    struct Context<'a> {
+        #[serde(flatten)]
+        base: &'a Base,
+        model: &'a Model,
+        structure: &'a str,
+    }
+    let mut environment = Environment::new();
+    let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
+    environment.set_syntax(syntax.expect("the delimiters are the usual ones"));
+    environment.add_filter("quote", |text: &str| quote(text));
+    environment.add_filter("comment", |text: &str| comment(text));
+    environment
+        .render_named_str(
+            "haproxy.cfg",
+            TEMPLATE,
+            Value::from(Serde(Context { base, model, structure })),
+        )
+        .expect("the template is embedded and tested, and all its values are given")
+}
+
+/// In single quotes HAProxy reads everything as it stands; a single quote itself stands outside of them.
+pub(super) fn quote(text: &str) -> String {
+    let plain = |c: char| {
+        c.is_ascii_alphanumeric()
+            || matches!(c, '.' | '-' | '_' | '/' | ':' | '(' | ')' | ',' | '{' | '}')
+    };
+    if !text.is_empty() && text.chars().all(plain) {
+        return text.to_owned();
+    }
+    let one_line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    format!("'{}'", one_line.replace('\'', r"'\''"))
+}
+
+fn comment(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}

@@ -1,0 +1,164 @@
+//! What a running HAProxy holds, and the commands that bring it to a model.
+//!
+//! Pure but for nothing: answers come in as text, commands go out as text. Nothing is remembered between two looks,
+//! so an HAProxy that another life of the service started is brought on just the same.
+
+use super::model::{Address, Model};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+/// What the driver asks to learn the state.
+pub(super) const QUESTION: &str = "show info;show servers state;show stat";
+
+/// Bits of `srv_admin_state` that keep requests away: maintenance by command, and by configuration.
+const MAINTENANCE: u32 = 0x01 | 0x04;
+
+/// What a worker process of HAProxy holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Observed {
+    pub(super) pid: u32,
+    /// The name of the configuration's fixed part; see [`super::render::Rendered::structure`].
+    pub(super) structure: String,
+    /// Numeric ids of frontends, which are ports for those that have one.
+    pub(super) ports: BTreeSet<u16>,
+    /// By backend and name.
+    pub(super) servers: BTreeMap<(String, String), ObservedServer>,
+}
+
+/// A server of a running HAProxy.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct ObservedServer {
+    pub(super) ip: Option<IpAddr>,
+    pub(super) port: u16,
+    pub(super) weight: u16,
+    pub(super) maintenance: bool,
+    /// Requests, or with tcp connections, that it carries now.
+    pub(super) sessions: u64,
+}
+
+impl Observed {
+    /// Reads the answer to [`QUESTION`]; `None` when it is no such answer.
+    pub(super) fn read(answer: &str) -> Option<Self> {
+        let mut observed = Self::default();
+        for line in answer.lines() {
+            if let Some(pid) = line.strip_prefix("Pid: ") {
+                observed.pid = pid.trim().parse().ok()?;
+            } else if let Some(description) = line.strip_prefix("description: ") {
+                description.trim().clone_into(&mut observed.structure);
+            } else if line.contains(',') {
+                observed.read_statistics(line);
+            } else if !line.starts_with('#') {
+                observed.read_server(line);
+            }
+        }
+        (observed.pid != 0).then_some(observed)
+    }
+
+    /// Reads an answer to `show stat` alone.
+    pub(super) fn read_statistics_of(&mut self, answer: &str) {
+        answer.lines().for_each(|line| self.read_statistics(line));
+    }
+
+    fn read_server(&mut self, line: &str) {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let [_, backend, _, name, ip, _, admin, weight, ..] = fields.as_slice() else { return };
+        let (Some(port), Ok(admin), Ok(weight)) =
+            (fields.get(18), admin.parse::<u32>(), weight.parse())
+        else {
+            return;
+        };
+        let server = self.servers.entry(((*backend).to_owned(), (*name).to_owned())).or_default();
+        server.ip = ip.parse().ok();
+        server.port = port.parse().unwrap_or(0);
+        server.weight = weight;
+        server.maintenance = admin & MAINTENANCE != 0;
+    }
+
+    fn read_statistics(&mut self, line: &str) {
+        let fields: Vec<&str> = line.split(',').collect();
+        let [proxy, name, _, _, sessions, ..] = fields.as_slice() else { return };
+        match *name {
+            "FRONTEND" => self.ports.extend(fields.get(27).and_then(|id| id.parse::<u16>().ok())),
+            "BACKEND" | "svname" => {}
+            name => {
+                let server =
+                    self.servers.entry(((*proxy).to_owned(), name.to_owned())).or_default();
+                server.sessions = sessions.parse().unwrap_or(0);
+            }
+        }
+    }
+
+    /// Servers that no model names any more, and that carry nothing.
+    pub(super) fn removable(&self, model: &Model) -> Vec<String> {
+        self.strangers(model)
+            .filter(|(_, server)| server.maintenance && server.sessions == 0)
+            .map(|((backend, name), _)| format!("del server {backend}/{name}"))
+            .collect()
+    }
+
+    fn strangers(
+        &self,
+        model: &Model,
+    ) -> impl Iterator<Item = (&(String, String), &ObservedServer)> {
+        let known: BTreeSet<(String, String)> = model
+            .backends
+            .iter()
+            .flat_map(|backend| {
+                backend.servers.iter().map(|server| (backend.name.clone(), server.name.clone()))
+            })
+            .collect();
+        self.servers.iter().filter(move |(key, _)| !known.contains(*key))
+    }
+}
+
+/// The commands that bring servers from `observed` to `model`, which has the same structure.
+///
+/// What gains requests comes before what loses them: servers appear and weights rise first, then weights fall, and
+/// at last servers go. In no order of the other kind is there always one with weight.
+pub(super) fn plan(model: &Model, observed: &Observed) -> Vec<String> {
+    let (mut gain, mut lose, mut end) = (Vec::new(), Vec::new(), Vec::new());
+    for backend in model.backends.iter().filter(|backend| backend.dynamic()) {
+        for server in &backend.servers {
+            let key = (backend.name.clone(), server.name.clone());
+            let path = format!("{}/{}", backend.name, server.name);
+            let Some(seen) = observed.servers.get(&key) else {
+                gain.push(format!(
+                    "add server {path} {} weight {}",
+                    server.address.text(),
+                    server.weight
+                ));
+                if !server.draining {
+                    gain.push(format!("enable server {path}"));
+                }
+                continue;
+            };
+            if let Address::Ip { ip, port } = server.address
+                && (seen.ip, seen.port) != (Some(ip), port)
+            {
+                gain.push(format!("set server {path} addr {ip} port {port}"));
+            }
+            if server.draining {
+                if !seen.maintenance {
+                    end.push(format!("set server {path} state maint"));
+                }
+                continue;
+            }
+            if seen.weight != server.weight {
+                let order = if seen.weight < server.weight || seen.maintenance {
+                    &mut gain
+                } else {
+                    &mut lose
+                };
+                order.push(format!("set server {path} weight {}", server.weight));
+            }
+            if seen.maintenance {
+                gain.push(format!("set server {path} state ready"));
+            }
+        }
+    }
+    let strangers = observed.strangers(model).filter(|(_, server)| !server.maintenance);
+    end.extend(
+        strangers.map(|((backend, name), _)| format!("set server {backend}/{name} state maint")),
+    );
+    gain.into_iter().chain(lose).chain(end).collect()
+}

@@ -1,0 +1,216 @@
+//! A real HAProxy before real, small HTTP services.
+
+use super::*;
+use crate::gateways::{Protocol, RouteModel, Target};
+use segue_domain::artifact::{Rewrite, Sticky};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+
+mod laws;
+mod traffic;
+
+/// A driver with a directory of its own, whose HAProxy ends with the test, also with one that fails.
+struct Stage {
+    directory: tempfile::TempDir,
+    driver: HaproxyDriver,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let driver = driver(directory.path());
+        Self { directory, driver }
+    }
+
+    /// As if the service was killed and started again.
+    fn reborn(mut self) -> Self {
+        self.driver = driver(self.directory.path());
+        self
+    }
+
+    async fn apply(&self, gateways: &[Frontend]) -> Applied {
+        self.driver.apply(&Configuration { gateways: gateways.to_vec() }).await.unwrap()
+    }
+
+    async fn worker(&self) -> u32 {
+        self.driver.observe().await.unwrap().unwrap().pid
+    }
+
+    fn file(&self) -> String {
+        std::fs::read_to_string(self.directory.path().join(CONFIGURATION_FILE)).unwrap()
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        if let Some(identity) = self.driver.process.running() {
+            rustix::process::kill_process_group(identity.pid(), rustix::process::Signal::KILL).ok();
+        }
+    }
+}
+
+fn driver(directory: &Path) -> HaproxyDriver {
+    HaproxyDriver::new(Settings {
+        program: "/usr/sbin/haproxy".into(),
+        directory: directory.to_owned(),
+        bind_address: Ipv4Addr::LOCALHOST.into(),
+        virtual_hosts_port: None,
+        ..Settings::default()
+    })
+    .unwrap()
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
+}
+
+/// An HTTP service that answers with its name, and slowly where the path says so. Gives its port.
+async fn service(name: &'static str) -> u16 {
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(async move { drop(answer(stream, name).await) });
+        }
+    });
+    port
+}
+
+async fn answer(mut stream: TcpStream, name: &'static str) -> std::io::Result<()> {
+    stream.set_nodelay(true)?;
+    let (read, mut write) = stream.split();
+    let mut lines = BufReader::new(read).lines();
+    let mut request = String::new();
+    while let Some(line) = lines.next_line().await? {
+        if !line.is_empty() {
+            request.push_str(&line);
+            request.push('\n');
+            continue;
+        }
+        if request.starts_with("GET /slow") {
+            tokio::time::sleep(Duration::from_millis(600)).await;
+        }
+        let body =
+            if request.contains("/echo") { format!("{name}\n{request}") } else { name.to_owned() };
+        write
+            .write_all(
+                format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+                    .as_bytes(),
+            )
+            .await?;
+        request.clear();
+    }
+    Ok(())
+}
+
+/// A client with one connection.
+struct Client {
+    stream: BufReader<TcpStream>,
+    cookie: Option<String>,
+    /// Whether the server said that this connection ends.
+    closing: bool,
+}
+
+impl Client {
+    async fn connect(port: u16) -> std::io::Result<Self> {
+        let stream = TcpStream::connect(("127.0.0.1", port)).await?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream: BufReader::new(stream), cookie: None, closing: false })
+    }
+
+    /// Status and body; an error also when the connection was closed.
+    async fn get(&mut self, path: &str, host: &str) -> std::io::Result<(u16, String)> {
+        let cookie =
+            self.cookie.as_ref().map(|cookie| format!("Cookie: {cookie}\r\n")).unwrap_or_default();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{cookie}\r\n");
+        self.stream.get_mut().write_all(request.as_bytes()).await?;
+        let (mut status, mut length) = (0, 0);
+        loop {
+            let mut line = String::new();
+            if self.stream.read_line(&mut line).await? == 0 {
+                return Err(std::io::ErrorKind::UnexpectedEof.into());
+            }
+            let line = line.trim().to_ascii_lowercase();
+            if let Some(rest) = line.strip_prefix("http/1.1 ") {
+                status = rest[..3].parse().unwrap();
+            } else if let Some(rest) = line.strip_prefix("content-length: ") {
+                length = rest.parse().unwrap();
+            } else if line == "connection: close" {
+                self.closing = true;
+            } else if let Some(rest) = line.strip_prefix("set-cookie: ") {
+                self.cookie = rest.split(';').next().map(str::to_owned);
+            } else if line.is_empty() {
+                let mut body = vec![0; length];
+                self.stream.read_exact(&mut body).await?;
+                return Ok((status, String::from_utf8(body).unwrap()));
+            }
+        }
+    }
+
+    async fn say(&mut self) -> String {
+        self.get("/", "x").await.unwrap().1
+    }
+}
+
+/// How often each service answered `requests` requests in a row.
+async fn window(port: u16, requests: usize) -> BTreeMap<String, usize> {
+    let mut client = Client::connect(port).await.unwrap();
+    let mut counts = BTreeMap::new();
+    for _ in 0..requests {
+        client.cookie = None;
+        *counts.entry(client.say().await).or_default() += 1;
+    }
+    counts
+}
+
+fn counts(expected: &[(&str, usize)]) -> BTreeMap<String, usize> {
+    expected.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
+}
+
+fn target(name: &str, port: u16) -> Target {
+    let draining = false;
+    Target {
+        name: name.to_owned(),
+        lookup_name: format!("t{name}"),
+        host: "127.0.0.1".into(),
+        port,
+        draining,
+    }
+}
+
+fn draining(target: Target) -> Target {
+    Target { draining: true, ..target }
+}
+
+fn route(name: &str, weight: u32, targets: &[Target]) -> RouteModel {
+    RouteModel {
+        path: name.to_owned(),
+        lookup_name: format!("r{name}"),
+        weight,
+        balance: "default".to_owned(),
+        rewrites: Vec::new(),
+        targets: targets.to_vec(),
+    }
+}
+
+fn gateway(name: &str, port: u16, routes: &[RouteModel]) -> Frontend {
+    Frontend {
+        name: name.to_owned(),
+        lookup_name: format!("g{port}"),
+        port,
+        protocol: Protocol::Http,
+        sticky: None,
+        virtual_hosts: Vec::new(),
+        routes: routes.to_vec(),
+    }
+}
+
+fn rendered(driver: &HaproxyDriver, gateways: &[Frontend]) -> Rendered {
+    let usable: Vec<&Frontend> =
+        gateways.iter().filter(|gateway| model::refusal(gateway).is_none()).collect();
+    driver.rendered(&Model::of(&usable, driver.settings.bind_address, Some(8880)))
+}

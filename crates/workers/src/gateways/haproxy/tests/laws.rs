@@ -1,0 +1,121 @@
+//! What holds for every configuration, shown without a running HAProxy.
+
+use super::*;
+use proptest::prelude::*;
+
+proptest! {
+    #[test]
+    fn shares_are_exact(routes in prop::collection::vec((0_u32..=100, 0_usize..=6), 0..6)) {
+        if let Some(weights) = model::shares(&routes) {
+            for (left, left_weight) in routes.iter().zip(&weights) {
+                prop_assert!(u128::from(*left_weight) <= model::WEIGHT_MAX);
+                prop_assert_eq!(*left_weight > 0, left.0 > 0 && left.1 > 0);
+                for (right, right_weight) in routes.iter().zip(&weights) {
+                    if left.1 > 0 && right.1 > 0 {
+                        let gets = |route: &(u32, usize), weight: u16| u128::from(weight) * route.1 as u128;
+                        let (left_gets, right_gets) = (gets(left, *left_weight), gets(right, *right_weight));
+                        prop_assert_eq!(left_gets * u128::from(right.0), right_gets * u128::from(left.0));
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_value_adds_a_line_or_a_directive(
+        name in any::<String>(), path in any::<String>(), rewrite in any::<String>(), balance in any::<String>(),
+        host in any::<String>(), target_host in any::<String>(),
+    ) {
+        let stage_free = |gateway: &Frontend| model::refusal(gateway).is_none();
+        let mut hostile = gateway(&name, 1000, &[route(&path, 1, &[target("a", 1)])]);
+        hostile.routes[0].lookup_name = "r".into();
+        hostile.virtual_hosts = vec![host];
+        hostile.routes[0].rewrites = vec![Rewrite { path: rewrite, condition: "{ path_beg /x }".into() }];
+        hostile.routes[0].balance = balance;
+        hostile.routes[0].targets[0].host = target_host;
+        let mut tame = hostile.clone();
+        "shop".clone_into(&mut tame.name);
+        "a".clone_into(&mut tame.routes[0].path);
+        tame.virtual_hosts = vec!["h".into()];
+        "/x".clone_into(&mut tame.routes[0].rewrites[0].path);
+        "source".clone_into(&mut tame.routes[0].balance);
+        "h".clone_into(&mut tame.routes[0].targets[0].host);
+        if stage_free(&hostile) {
+            let base = Base { hard_stop_after_seconds: 1, stats_port: None, stats_bind: String::new() };
+            let text = |gateway| {
+                render::render(&Model::of(&[gateway], Ipv4Addr::LOCALHOST.into(), Some(80)), &base).text
+            };
+            let directives = |text: &str| -> Vec<String> {
+                let lines = text.split(['\n', '\r', '\0']).map(|line| line.split_whitespace().next().unwrap_or("").to_owned());
+                lines.collect()
+            };
+            prop_assert_eq!(directives(&text(&hostile)), directives(&text(&tame)));
+        }
+        for text in [&hostile.name, &hostile.routes[0].balance] {
+            let quoted = render::quote(text);
+            prop_assert!(!quoted.contains(['\n', '\r', '\0']));
+            let one_line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+            prop_assert_eq!(shlex::split(&quoted), Some(vec![one_line]));
+        }
+    }
+}
+
+#[test]
+fn percentages_become_the_smallest_weights() {
+    assert_eq!(model::shares(&[(80, 1), (20, 1)]), Some(vec![4, 1]));
+    assert_eq!(model::shares(&[(90, 3), (10, 1)]), Some(vec![3, 1]));
+    assert_eq!(model::shares(&[(100, 2), (0, 1)]), Some(vec![1, 0]));
+    assert_eq!(model::shares(&[(99, 1), (1, 5)]), None);
+    assert_eq!(model::shares(&[]), Some(vec![]));
+}
+
+#[tokio::test]
+async fn one_level_is_rendered_as_one_backend() {
+    let stage = Stage::new();
+    let mut shop = gateway(
+        "shop/9080",
+        9080,
+        &[
+            route("shop/web/a", 80, &[target("a1", 1001), draining(target("a2", 1002))]),
+            route("shop/web/b", 20, &[target("b1", 1003)]),
+        ],
+    );
+    shop.virtual_hosts = vec!["9080.shop.segue".into()];
+    shop.routes[0].lookup_name = "ra".into();
+    shop.routes[1].lookup_name = "rb".into();
+    let rendered = rendered(&stage.driver, &[shop.clone()]);
+    let (_, tail) = rendered.text.split_once("frontend virtual_hosts").unwrap();
+    let expected = include_str!("one_level.cfg");
+    assert_eq!(tail.trim(), expected.trim(), "{tail}");
+    shop.routes[0].weight = 60;
+    shop.routes[1].targets.push(target("b2", 1004));
+    let other = super::rendered(&stage.driver, &[shop]);
+    assert_eq!(rendered.structure, other.structure, "weights and servers need no reload");
+}
+
+#[tokio::test]
+async fn what_one_backend_cannot_say_takes_two_levels() {
+    let stage = Stage::new();
+    let routes =
+        [route("a", 80, &[target("a1", 1), target("a2", 2)]), route("b", 20, &[target("b1", 3)])];
+    let levels = |change: &dyn Fn(&mut Frontend)| {
+        let mut gateway = gateway("shop", 9080, &routes);
+        change(&mut gateway);
+        rendered(&stage.driver, &[gateway]).text.matches("send-proxy-v2").count()
+    };
+    assert_eq!(levels(&|_| {}), 0);
+    assert_eq!(levels(&|gateway| gateway.sticky = Some(Sticky::Instance)), 0);
+    assert_eq!(levels(&|gateway| gateway.sticky = Some(Sticky::Route)), 2);
+    assert_eq!(levels(&|gateway| gateway.routes[0].balance = "leastconn".into()), 2);
+    assert_eq!(levels(&|gateway| gateway.routes[1].balance = "leastconn".into()), 0);
+    assert_eq!(levels(&|gateway| gateway.routes[0].weight = 997), 2);
+    assert_eq!(levels(&|gateway| gateway.routes[1].targets = vec![target("a1", 1)]), 2);
+    let rewrite = Rewrite { path: "/x".into(), condition: "path_beg /y".into() };
+    assert_eq!(levels(&|gateway| gateway.routes[1].rewrites = vec![rewrite.clone()]), 2);
+}
+
+#[test]
+fn the_program_tells_its_version() {
+    assert_eq!(program_version(Path::new("/usr/sbin/haproxy")).unwrap(), "2.6");
+    assert!(program_version(Path::new("/nowhere/haproxy")).unwrap_err().is_permanent());
+}

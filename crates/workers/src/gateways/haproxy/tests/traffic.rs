@@ -1,0 +1,337 @@
+//! What clients see of a running HAProxy.
+
+use super::*;
+
+#[tokio::test]
+async fn fifty_requests_at_80_to_20_are_exactly_40_and_10() {
+    let (a, b) = (service("a").await, service("b").await);
+    let stage = Stage::new();
+    let port = free_port();
+    let shop = |left, right| {
+        gateway(
+            "shop",
+            port,
+            &[route("a", left, &[target("a", a)]), route("b", right, &[target("b", b)])],
+        )
+    };
+    assert!(stage.apply(&[shop(80, 20)]).await.changed);
+    for _ in 0..3 {
+        assert_eq!(window(port, 50).await, counts(&[("a", 40), ("b", 10)]));
+    }
+    let worker = stage.worker().await;
+    assert!(stage.apply(&[shop(20, 80)]).await.changed);
+    // HAProxy finishes its cycle first: 16 times the sum of weights 4 and 1.
+    window(port, 160).await;
+    for _ in 0..3 {
+        assert_eq!(window(port, 50).await, counts(&[("a", 10), ("b", 40)]));
+    }
+    assert_eq!(stage.worker().await, worker);
+    assert!(stage.file().contains("server tb 127.0.0.1"));
+    assert_eq!(stage.file(), stage.driver.text().await);
+    assert!(!stage.apply(&[shop(20, 80)]).await.changed);
+    stage.driver.shutdown().await.unwrap();
+    assert!(Client::connect(port).await.is_err());
+}
+
+#[tokio::test]
+async fn two_levels_share_exactly_and_stickiness_holds() {
+    let (a, b, c) = (service("a").await, service("b").await, service("c").await);
+    let stage = Stage::new();
+    let ports = [free_port(), free_port(), free_port()];
+    let routes =
+        [route("a", 80, &[target("a", a), target("c", c)]), route("b", 20, &[target("b", b)])];
+    let mut gateways: Vec<Frontend> =
+        ports.iter().map(|port| gateway("g", *port, &routes)).collect();
+    for (index, gateway) in gateways.iter_mut().enumerate() {
+        gateway.name = format!("g{index}");
+        gateway
+            .routes
+            .iter_mut()
+            .for_each(|route| route.lookup_name = format!("{}{index}", route.lookup_name));
+    }
+    gateways[0].sticky = Some(Sticky::Route);
+    gateways[1].sticky = Some(Sticky::Instance);
+    gateways[2].routes[1].rewrites =
+        vec![Rewrite { path: "/new".into(), condition: "path_beg /echo".into() }];
+    stage.apply(&gateways).await;
+    assert_eq!(window(ports[0], 50).await, counts(&[("a", 20), ("b", 10), ("c", 20)]));
+    let mut client = Client::connect(ports[1]).await.unwrap();
+    let first = client.say().await;
+    for _ in 0..10 {
+        assert_eq!(client.say().await, first);
+    }
+    let mut client = Client::connect(ports[2]).await.unwrap();
+    for _ in 0..10 {
+        let body = client.get("/echo", "x").await.unwrap().1;
+        assert_eq!(body.starts_with('b'), !body.contains("/echo"), "{body}");
+        assert!(
+            body == "b" || body.to_lowercase().matches("x-forwarded-for: 127.0.0.1").count() == 1,
+            "{body}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn virtual_hosts_lead_to_gateways() {
+    let a = service("a").await;
+    let directory = tempfile::tempdir().unwrap();
+    let virtual_port = free_port();
+    let settings = Settings {
+        program: "/usr/sbin/haproxy".into(),
+        directory: directory.path().to_owned(),
+        bind_address: Ipv4Addr::LOCALHOST.into(),
+        virtual_hosts_port: Some(virtual_port),
+        ..Settings::default()
+    };
+    let stage = Stage { driver: HaproxyDriver::new(settings).unwrap(), directory };
+    let mut shop = gateway("shop", free_port(), &[route("a", 100, &[target("a", a)])]);
+    shop.virtual_hosts = vec!["Shop.segue".into(), "it's \"$HOME\" #1".into()];
+    stage.apply(&[shop]).await;
+    let mut client = Client::connect(virtual_port).await.unwrap();
+    let (status, body) = client.get("/echo", "shop.SEGUE").await.unwrap();
+    assert_eq!(status, 200);
+    let body = body.to_lowercase();
+    assert!(
+        body.contains("x-forwarded-for: 127.0.0.1")
+            && body.contains(&format!("x-forwarded-port: {virtual_port}"))
+    );
+    assert_eq!(client.get("/", "other").await.unwrap().0, 503);
+}
+
+/// Clients with fresh and with kept connections, until told to stop. Gives their number of requests and failures.
+struct Load {
+    stop: Arc<AtomicBool>,
+    done: Arc<AtomicUsize>,
+    clients: Vec<tokio::task::JoinHandle<Vec<String>>>,
+}
+
+impl Load {
+    fn on(port: u16) -> Self {
+        let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let clients =
+            (0..6).map(|number| tokio::spawn(client(port, number < 3, stop.clone(), done.clone())));
+        Self { clients: clients.collect(), stop, done }
+    }
+
+    /// Lets at least `requests` more be answered.
+    async fn flow(&self, requests: usize) {
+        let until = self.done.load(Ordering::Relaxed) + requests;
+        let flows = async {
+            while self.done.load(Ordering::Relaxed) < until {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), flows).await.expect("requests flow");
+    }
+
+    async fn failures(self) -> Vec<String> {
+        self.stop.store(true, Ordering::Relaxed);
+        let mut failures = Vec::new();
+        for client in self.clients {
+            failures.extend(client.await.unwrap());
+        }
+        failures
+    }
+}
+
+async fn client(
+    port: u16,
+    keeps: bool,
+    stop: Arc<AtomicBool>,
+    done: Arc<AtomicUsize>,
+) -> Vec<String> {
+    let mut failures = Vec::new();
+    let mut kept: Option<Client> = None;
+    while !stop.load(Ordering::Relaxed) {
+        let fresh = kept.is_none();
+        let mut client = match kept.take() {
+            Some(client) => client,
+            None => match Client::connect(port).await {
+                Ok(client) => client,
+                Err(error) => {
+                    failures.push(format!("connect: {error}"));
+                    continue;
+                }
+            },
+        };
+        match client.get("/", "x").await {
+            Ok((200, _)) => kept = (keeps && !client.closing).then_some(client),
+            Ok((status, _)) => failures.push(format!("status {status}")),
+            Err(error) => failures.push(format!("read, fresh {fresh}: {error}")),
+        }
+        done.fetch_add(1, Ordering::Relaxed);
+        // Leaves processor time to those under test.
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    failures
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_fails_while_weights_shift_and_servers_come_and_go() {
+    let (a, b, c) = (service("a").await, service("b").await, service("c").await);
+    let stage = Stage::new();
+    let port = free_port();
+    let shop = |left: u32, more: &[Target]| {
+        let mut targets = vec![target("b", b)];
+        targets.extend_from_slice(more);
+        gateway(
+            "shop",
+            port,
+            &[route("a", left, &[target("a", a)]), route("b", 100 - left, &targets)],
+        )
+    };
+    stage.apply(&[shop(100, &[])]).await;
+    let worker = stage.worker().await;
+    let load = Load::on(port);
+    for left in [0, 80, 100, 50, 20].into_iter().cycle().take(100) {
+        stage.apply(&[shop(left, &[])]).await;
+    }
+    for _ in 0..20 {
+        stage.apply(&[shop(20, &[target("c", c)])]).await;
+        load.flow(30).await;
+        stage.apply(&[shop(20, &[draining(target("c", c))])]).await;
+        stage.apply(&[shop(20, &[])]).await;
+        let idle = async { while !stage.driver.busy().await.unwrap().is_empty() {} };
+        tokio::time::timeout(Duration::from_secs(10), idle)
+            .await
+            .expect("the removed target gets idle");
+    }
+    let failures = load.failures().await;
+    assert!(
+        failures.is_empty(),
+        "{} failures: {:?}",
+        failures.len(),
+        &failures[..failures.len().min(5)]
+    );
+    assert_eq!(stage.worker().await, worker, "no reload");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_fails_while_gateways_come_and_go() {
+    let a = service("a").await;
+    let stage = Stage::new();
+    let (first, second) = (free_port(), free_port());
+    let shop = gateway("shop", first, &[route("a", 100, &[target("a", a)])]);
+    let other = gateway("other", second, &[route("x", 100, &[target("a", a)])]);
+    stage.apply(std::slice::from_ref(&shop)).await;
+    let load = Load::on(first);
+    for _ in 0..5 {
+        stage.apply(&[other.clone(), shop.clone()]).await;
+        assert_eq!(window(second, 1).await, counts(&[("a", 1)]));
+        stage.apply(std::slice::from_ref(&shop)).await;
+        load.flow(50).await;
+    }
+    let failures = load.failures().await;
+    assert!(
+        failures.is_empty(),
+        "{} failures: {:?}",
+        failures.len(),
+        &failures[..failures.len().min(5)]
+    );
+}
+
+#[tokio::test]
+async fn a_target_is_busy_until_its_last_request_is_answered() {
+    let (a, b) = (service("a").await, service("b").await);
+    let stage = Stage::new();
+    let (port, other) = (free_port(), free_port());
+    let shop = |targets: &[Target]| gateway("shop", port, &[route("a", 100, targets)]);
+    stage.apply(&[shop(&[target("a", a)])]).await;
+    for reloads in [false, true] {
+        let mut client = Client::connect(port).await.unwrap();
+        let slow = tokio::spawn(async move { client.get("/slow", "x").await });
+        let carried = async {
+            while !stage
+                .driver
+                .observe()
+                .await
+                .unwrap()
+                .unwrap()
+                .servers
+                .values()
+                .any(|server| server.sessions > 0)
+            {}
+        };
+        tokio::time::timeout(Duration::from_secs(5), carried)
+            .await
+            .expect("the request is under way");
+        let mut gateways = vec![shop(&[target("b", b)])];
+        gateways.extend(reloads.then(|| gateway("other", other, &[])));
+        stage.apply(&gateways).await;
+        assert_eq!(stage.driver.busy().await.unwrap(), BTreeSet::from(["a".to_owned()]));
+        assert_eq!(slow.await.unwrap().unwrap(), (200, "a".to_owned()));
+        let idle = async { while !stage.driver.busy().await.unwrap().is_empty() {} };
+        tokio::time::timeout(Duration::from_secs(5), idle)
+            .await
+            .expect("nothing is carried any more");
+        stage.apply(&[shop(&[target("a", a)])]).await;
+    }
+}
+
+#[tokio::test]
+async fn a_taken_port_is_refused_and_all_others_are_served() {
+    let a = service("a").await;
+    let stage = Stage::new();
+    let taken = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let (port, bad) = (free_port(), taken.local_addr().unwrap().port());
+    let routes = [route("a", 100, &[target("a", a)])];
+    let gateways = [gateway("bad", bad, &routes), gateway("good", port, &routes)];
+    let applied = stage.apply(&gateways).await;
+    let reason =
+        format!("port {bad} on 127.0.0.1 is used by another program: Address already in use");
+    assert_eq!(applied.refused, BTreeMap::from([("bad".to_owned(), reason)]));
+    assert_eq!(window(port, 1).await, counts(&[("a", 1)]));
+    drop(taken);
+    assert_eq!(stage.apply(&gateways).await.refused, BTreeMap::new());
+    assert_eq!(window(bad, 1).await, counts(&[("a", 1)]));
+}
+
+#[tokio::test]
+async fn what_haproxy_refuses_leaves_the_last_good_configuration() {
+    let a = service("a").await;
+    let stage = Stage::new();
+    let port = free_port();
+    let mut shop = gateway("shop", port, &[route("a", 100, &[target("a", a)])]);
+    stage.apply(std::slice::from_ref(&shop)).await;
+    let (good, worker) = (stage.file(), stage.worker().await);
+    shop.routes[0].balance = "nonsense".into();
+    let error = stage.driver.apply(&Configuration { gateways: vec![shop] }).await.unwrap_err();
+    assert!(error.to_string().contains("balance only supports"), "{error}");
+    assert_eq!((stage.file(), stage.worker().await), (good, worker));
+    assert_eq!(window(port, 1).await, counts(&[("a", 1)]));
+}
+
+#[tokio::test]
+async fn a_running_haproxy_is_adopted_and_a_dead_one_replaced() {
+    let (a, b) = (service("a").await, service("b").await);
+    let stage = Stage::new();
+    stage.driver.ping().await.unwrap();
+    let port = free_port();
+    let shop = |left, right| {
+        gateway(
+            "shop",
+            port,
+            &[route("a", left, &[target("a", a)]), route("b", right, &[target("b", b)])],
+        )
+    };
+    stage.apply(&[]).await;
+    stage.apply(&[shop(100, 0)]).await;
+    stage.apply(&[shop(50, 50)]).await;
+    let worker = stage.worker().await;
+    let stage = stage.reborn();
+    assert!(stage.driver.text().await.contains("# frontend: shop"));
+    assert!(!stage.apply(&[shop(50, 50)]).await.changed);
+    assert_eq!(stage.worker().await, worker);
+    stage.driver.ping().await.unwrap();
+
+    let mut changes = stage.driver.changes().subscribe();
+    let pid = stage.driver.process.running().unwrap().pid();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    tokio::time::timeout(Duration::from_secs(5), changes.changed())
+        .await
+        .expect("the end is noticed")
+        .unwrap();
+    assert!(stage.driver.ping().await.is_err());
+    assert_eq!(stage.apply(&[shop(50, 50)]).await.refused, BTreeMap::new());
+    assert_eq!(window(port, 10).await, counts(&[("a", 5), ("b", 5)]));
+}
