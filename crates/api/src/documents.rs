@@ -8,7 +8,8 @@ use segue_domain::problem::{Problem, ProblemKind, Problems, Result};
 use serde_json::Value;
 
 /// Kinds that belong to a later release.
-pub const LATER_KINDS: [&str; 7] = ["condition", "escalation", "sla", "workflow", "template", "route", "rewrite"];
+pub const LATER_KINDS: [&str; 7] =
+    ["condition", "escalation", "sla", "workflow", "template", "route", "rewrite"];
 
 /// The documents of one body.
 #[derive(Clone, Debug)]
@@ -33,11 +34,21 @@ impl Documents {
     /// Reads a body that is one document, whatever that is.
     pub fn one(text: &str) -> Result<Self> {
         let node = match &dsl::parse(text, &Limits::default())?[..] {
-            [] => return Err(Problem::new(ProblemKind::UnexpectedType, "", "a document is expected, the body is empty").into()),
+            [] => {
+                return Err(Problem::new(
+                    ProblemKind::UnexpectedType,
+                    "",
+                    "a document is expected, the body is empty",
+                )
+                .into());
+            }
             [node] => node.clone(),
             [_, second, ..] => {
-                let problem = Problem::new(ProblemKind::UnexpectedType, "", "one document is expected here");
-                let problem = problem.at(Some(second.place)).hint("send each to its own path, or all to the collection");
+                let problem =
+                    Problem::new(ProblemKind::UnexpectedType, "", "one document is expected here");
+                let problem = problem
+                    .at(Some(second.place))
+                    .hint("send each to its own path, or all to the collection");
                 return Err(problem.into());
             }
         };
@@ -51,7 +62,8 @@ impl Documents {
 
     /// The document as it was sent, for the archive: the text when it is the only one, else its own part.
     pub fn submission(&self, node: &Node, verb: Verb) -> Submission {
-        let representation = if self.many { node.to_json() } else { Value::String(self.text.clone()) };
+        let representation =
+            if self.many { node.to_json() } else { Value::String(self.text.clone()) };
         Submission { verb, representation }
     }
 
@@ -75,7 +87,9 @@ impl Documents {
     pub fn locate(&self, problems: Problems) -> Problems {
         problems.map(|problem| match (self.many, problem.place) {
             (_, Some(_)) => problem,
-            (false, None) => self.nodes.first().map_or(problem.clone(), |node| located(node, problem)),
+            (false, None) => {
+                self.nodes.first().map_or(problem.clone(), |node| located(node, problem))
+            }
             (true, None) => {
                 let inner = problem.pointer.strip_prefix('/').and_then(|rest| {
                     let (index, inner) = rest.split_once('/').unwrap_or((rest, ""));
@@ -108,7 +122,11 @@ pub fn kind(node: &Node) -> Result<Option<Kind>> {
         Some(kind) => Ok(Some(kind)),
         None => {
             let kinds: Vec<&str> = Kind::ALL.iter().map(|kind| kind.singular()).collect();
-            let problem = Problem::new(ProblemKind::UnexpectedArtifact, "/kind", format!("'{given}' is no kind of artifact"));
+            let problem = Problem::new(
+                ProblemKind::UnexpectedArtifact,
+                "/kind",
+                format!("'{given}' is no kind of artifact"),
+            );
             Err(problem.hint(format!("one of {}", kinds.join(", "))).into())
         }
     }
@@ -126,7 +144,8 @@ pub fn key_of(node: &Node, expected: Kind) -> Result<ArtifactKey> {
         None => {}
         Some(given) if given == expected => {}
         Some(given) => {
-            let detail = format!("'{}' is expected here, not '{}'", expected.singular(), given.singular());
+            let detail =
+                format!("'{}' is expected here, not '{}'", expected.singular(), given.singular());
             return Err(Problem::new(ProblemKind::InconsistentArtifactKind, "/kind", detail).into());
         }
     }
@@ -153,13 +172,20 @@ pub fn member(node: &Node, name: &str) -> Option<String> {
 }
 
 /// The command that stores the document `node`, and the key of what it stores.
-pub fn store(node: &Node, kind: Kind, options: &Options, submission: Submission) -> Result<(ArtifactKey, Command)> {
+pub fn store(
+    node: &Node,
+    kind: Kind,
+    options: &Options,
+    submission: Submission,
+) -> Result<(ArtifactKey, Command)> {
     let artifact = match kind {
         Kind::Blueprint => Artifact::Blueprint(Box::new(dsl::read_blueprint(node, options)?)),
         Kind::Breed => Artifact::Breed(Box::new(dsl::read_breed(node, options)?)),
         Kind::Gateway => Artifact::Gateway(Box::new(dsl::read_gateway(node, options)?)),
         Kind::Scale => Artifact::Scale(dsl::read_scale(node, options)?),
-        Kind::Deployment => unreachable!("deployments are deployed, not stored; the routes tell them apart"),
+        Kind::Deployment => {
+            unreachable!("deployments are deployed, not stored; the routes tell them apart")
+        }
     };
     let name = match &artifact {
         Artifact::Blueprint(blueprint) => &blueprint.name,
@@ -182,7 +208,12 @@ pub fn refused(documents: &Documents, problems: Problems) -> Failure {
 }
 
 fn missing(field: &str, example: &str) -> Problem {
-    Problem::new(ProblemKind::MissingPathValue, format!("/{field}"), format!("'{field}' is missing")).hint(example)
+    Problem::new(
+        ProblemKind::MissingPathValue,
+        format!("/{field}"),
+        format!("'{field}' is missing"),
+    )
+    .hint(example)
 }
 
 fn located(node: &Node, problem: Problem) -> Problem {
@@ -227,7 +258,8 @@ mod tests {
     fn problems_of_a_decision_get_their_places() {
         let place = |text: &str, pointer: &str| {
             let documents = Documents::read(text).unwrap();
-            let problems = documents.locate(Problem::new(ProblemKind::NoService, pointer, "x").into());
+            let problems =
+                documents.locate(Problem::new(ProblemKind::NoService, pointer, "x").into());
             problems.first().place.map(|place| (place.line, place.column))
         };
         assert_eq!(place("a:\n  b: 1", "/a/b"), Some((2, 3)));

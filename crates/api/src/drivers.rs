@@ -1,10 +1,10 @@
 //! Opens the doors to the outside that the configuration asks for.
 
 use crate::config::{ContainerDriverKind, GatewayDriverKind, Settings};
+use segue_workers::containers::ContainerDriver;
 use segue_workers::containers::docker::{self, DockerDriver};
 use segue_workers::containers::process::{self, ProcessDriver};
 use segue_workers::containers::simulated::SimulatedContainers;
-use segue_workers::containers::ContainerDriver;
 use segue_workers::driver;
 use segue_workers::gateways::GatewayDriver;
 use segue_workers::gateways::haproxy::{self, HaproxyDriver};
@@ -19,7 +19,9 @@ const VERSION_UNKNOWN: &str = "2.6";
 #[derive(Debug, thiserror::Error)]
 pub enum DriverError {
     /// The program is not there.
-    #[error("HAProxy is not found as '{program}': install it, set gateway_driver.haproxy.program, or use --gateways simulated")]
+    #[error(
+        "HAProxy is not found as '{program}': install it, set gateway_driver.haproxy.program, or use --gateways simulated"
+    )]
     NoHaproxy {
         /// As configured.
         program: PathBuf,
@@ -64,7 +66,9 @@ pub fn haproxy_settings(settings: &Settings) -> haproxy::Settings {
 }
 
 /// The door to traffic, and the label of its configuration.
-pub async fn gateways(settings: &Settings) -> Result<(Arc<dyn GatewayDriver>, String), DriverError> {
+pub async fn gateways(
+    settings: &Settings,
+) -> Result<(Arc<dyn GatewayDriver>, String), DriverError> {
     let own = &settings.gateway_driver;
     let found = find(&own.haproxy.program);
     let kind = own.kind.unwrap_or_else(|| {
@@ -72,12 +76,16 @@ pub async fn gateways(settings: &Settings) -> Result<(Arc<dyn GatewayDriver>, St
             return GatewayDriverKind::Haproxy;
         }
         let program = own.haproxy.program.display();
-        tracing::warn!("HAProxy is not found as '{program}': gateways are simulated, no traffic is routed");
+        tracing::warn!(
+            "HAProxy is not found as '{program}': gateways are simulated, no traffic is routed"
+        );
         GatewayDriverKind::Simulated
     });
     let version = match (&own.haproxy.version, &found) {
         (Some(version), _) => version.clone(),
-        (None, Some(program)) => version(program).await.unwrap_or_else(|| VERSION_UNKNOWN.to_owned()),
+        (None, Some(program)) => {
+            version(program).await.unwrap_or_else(|| VERSION_UNKNOWN.to_owned())
+        }
         (None, None) => VERSION_UNKNOWN.to_owned(),
     };
     match kind {
@@ -93,7 +101,10 @@ pub async fn gateways(settings: &Settings) -> Result<(Arc<dyn GatewayDriver>, St
     }
 }
 
-fn container(kind: ContainerDriverKind, settings: &Settings) -> Result<Arc<dyn ContainerDriver>, DriverError> {
+fn container(
+    kind: ContainerDriverKind,
+    settings: &Settings,
+) -> Result<Arc<dyn ContainerDriver>, DriverError> {
     match kind {
         ContainerDriverKind::Process => Ok(Arc::new(process(settings)?)),
         ContainerDriverKind::Docker => {
@@ -121,7 +132,9 @@ fn find(program: &Path) -> Option<PathBuf> {
         return program.is_file().then(|| program.to_owned());
     }
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|directory| directory.join(program)).find(|candidate| candidate.is_file())
+    std::env::split_paths(&path)
+        .map(|directory| directory.join(program))
+        .find(|candidate| candidate.is_file())
 }
 
 /// The program's own `major.minor`.
@@ -144,7 +157,9 @@ mod tests {
 
     #[test]
     fn the_version_is_what_the_program_says() {
-        let check = |text: &str, expected: Option<&str>| assert_eq!(major_minor(text).as_deref(), expected, "{text}");
+        let check = |text: &str, expected: Option<&str>| {
+            assert_eq!(major_minor(text).as_deref(), expected, "{text}")
+        };
         check("HAProxy version 2.6.12-1+deb12u4 2026/10/17 - https://haproxy.org/", Some("2.6"));
         check("HA-Proxy version 1.8.8-1", Some("1.8"));
         check("HAProxy version 3.0-dev1", Some("3.0"));

@@ -54,10 +54,12 @@ fn plain<'a>(path: &'a str, namespace: &str, dropped: usize) -> &'a str {
         let rest = plain.strip_prefix('/').unwrap_or(plain);
         plain = rest.find('/').map_or("/", |slash| &rest[slash..]);
     }
-    let below = plain.strip_prefix('/').and_then(|rest| rest.strip_prefix(namespace)).filter(|below| {
-        let root = below.strip_prefix('/').map(|rest| rest.split('/').next().unwrap_or_default());
-        root.is_some_and(|root| ROOTS.contains(&root))
-    });
+    let below =
+        plain.strip_prefix('/').and_then(|rest| rest.strip_prefix(namespace)).filter(|below| {
+            let root =
+                below.strip_prefix('/').map(|rest| rest.split('/').next().unwrap_or_default());
+            root.is_some_and(|root| ROOTS.contains(&root))
+        });
     plain = below.unwrap_or(plain);
     match plain.strip_suffix('/') {
         Some("") | None => plain,

@@ -100,7 +100,9 @@ impl Serve {
             flags.push(Setting::flag("api.port", json!(listen.port())));
         }
         let name = |value: &dyn ValueName| json!(value.name());
-        flags.extend(self.containers.map(|value| Setting::flag("container_driver.type", name(&value))));
+        flags.extend(
+            self.containers.map(|value| Setting::flag("container_driver.type", name(&value))),
+        );
         flags.extend(self.gateways.map(|value| Setting::flag("gateway_driver.type", name(&value))));
         self.place.config(flags)
     }
@@ -152,7 +154,8 @@ async fn run(config: Config) -> Result<()> {
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.context("the runtime cannot start")
 }
 

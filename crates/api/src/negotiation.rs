@@ -23,19 +23,25 @@ pub enum Format {
 impl Format {
     /// The form that `accept` asks for: the highest quality wins, between equals the first; without header JSON.
     pub fn accepted(accept: Option<&str>) -> Result<Self, Failure> {
-        let Some(accept) = accept.filter(|accept| !accept.trim().is_empty()) else { return Ok(Self::Json) };
+        let Some(accept) = accept.filter(|accept| !accept.trim().is_empty()) else {
+            return Ok(Self::Json);
+        };
         let ranges = accept.split(',').filter_map(|range| {
             let mut parts = range.split(';').map(str::trim);
             let format = Self::of_range(&parts.next()?.to_ascii_lowercase())?;
-            let quality = parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
+            let quality =
+                parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
             Some((format, quality.map_or(1000, thousandths)))
         });
         // `max_by_key` keeps the last of equals, so the list is walked from behind.
         let ranges: Vec<_> = ranges.filter(|(_, quality)| *quality > 0).collect();
         let best = ranges.into_iter().rev().max_by_key(|(_, quality)| *quality);
         best.map(|(format, _)| format).ok_or_else(|| {
-            Failure::new(ProblemKind::NotAcceptable, format!("'{accept}' allows neither JSON nor YAML"))
-                .hint("accept application/json or application/x-yaml")
+            Failure::new(
+                ProblemKind::NotAcceptable,
+                format!("'{accept}' allows neither JSON nor YAML"),
+            )
+            .hint("accept application/json or application/x-yaml")
         })
     }
 
@@ -88,7 +94,9 @@ pub fn check_content_type(content_type: Option<&str>) -> Result<(), Failure> {
 
 /// `value` as YAML. The writer knows YAML 1.2, where `yes` needs no quotes; readers of documents know 1.1, too.
 fn yaml(value: &Value) -> String {
-    let write = |value: &Value| serde_yaml::to_string(value).expect("JSON values have text keys and finite numbers");
+    let write = |value: &Value| {
+        serde_yaml::to_string(value).expect("JSON values have text keys and finite numbers")
+    };
     let plain = write(value);
     if plain.contains(QUOTE_MARK) {
         return plain;
@@ -104,24 +112,34 @@ fn mark_ambiguous(value: &mut Value) -> bool {
             *text = format!("{QUOTE_MARK}{text}{QUOTE_MARK}");
             true
         }
-        Value::Array(items) => items.iter_mut().fold(false, |marked, item| mark_ambiguous(item) || marked),
-        Value::Object(members) => members.values_mut().fold(false, |marked, member| mark_ambiguous(member) || marked),
+        Value::Array(items) => {
+            items.iter_mut().fold(false, |marked, item| mark_ambiguous(item) || marked)
+        }
+        Value::Object(members) => {
+            members.values_mut().fold(false, |marked, member| mark_ambiguous(member) || marked)
+        }
         _ => false,
     }
 }
 
 /// Whether the YAML 1.2 writer leaves `text` without quotes and the reader then finds no text.
 fn is_ambiguous(text: &str) -> bool {
-    let word = text.len() <= AMBIGUOUS_BYTES_MAX && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._+-:".contains(&b));
+    let word = text.len() <= AMBIGUOUS_BYTES_MAX
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._+-:".contains(&b));
     let unquoted = || serde_yaml::to_string(text).is_ok_and(|written| written.trim_end() == text);
-    let differs = || segue_domain::dsl::document(text).is_ok_and(|node| !node.to_json().is_string());
+    let differs =
+        || segue_domain::dsl::document(text).is_ok_and(|node| !node.to_json().is_string());
     word && !text.is_empty() && unquoted() && differs()
 }
 
 /// A quality in thousandths; one that cannot be read counts as full.
 fn thousandths(text: &str) -> u32 {
     let quality: f32 = text.trim().parse().unwrap_or(1.0);
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to 0 to 1000")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "clamped to 0 to 1000"
+    )]
     let thousandths = (quality.clamp(0.0, 1.0) * 1000.0) as u32;
     thousandths
 }

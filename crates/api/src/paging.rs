@@ -22,7 +22,10 @@ impl Paging {
     pub fn read(parameters: &Parameters) -> Result<Self, Failure> {
         let positive = |name: &str, default: u64| -> Result<u64, Failure> {
             let number = parameters.number(name)?;
-            Ok(number.and_then(|number| u64::try_from(number).ok()).filter(|number| *number > 0).unwrap_or(default))
+            Ok(number
+                .and_then(|number| u64::try_from(number).ok())
+                .filter(|number| *number > 0)
+                .unwrap_or(default))
         };
         let per_page = positive("per_page", PER_PAGE_DEFAULT)?.min(PER_PAGE_MAX);
         Ok(Self { page: positive("page", 1)?, per_page })
@@ -43,11 +46,13 @@ impl Paging {
         let last = total.div_ceil(self.per_page).max(1);
         let previous = self.page.saturating_sub(1).clamp(1, last);
         let next = self.page.saturating_add(1).min(last);
-        let kept: String = query.split('&').filter(|part| is_other(part)).map(|part| format!("{part}&")).collect();
+        let kept: String =
+            query.split('&').filter(|part| is_other(part)).map(|part| format!("{part}&")).collect();
         let link = |relation: &str, page: u64| {
             format!("<{address}?{kept}per_page={}&page={page}>; rel={relation}", self.per_page)
         };
-        [link("first", 1), link("prev", previous), link("next", next), link("last", last)].join(", ")
+        [link("first", 1), link("prev", previous), link("next", next), link("last", last)]
+            .join(", ")
     }
 }
 
@@ -62,12 +67,16 @@ mod tests {
     use super::*;
 
     fn read(query: &str) -> Option<(u64, u64)> {
-        Paging::read(&Parameters::parse(query).unwrap()).ok().map(|paging| (paging.page, paging.per_page))
+        Paging::read(&Parameters::parse(query).unwrap())
+            .ok()
+            .map(|paging| (paging.page, paging.per_page))
     }
 
     #[test]
     fn pages_asked_for() {
-        let check = |query: &str, expected: Option<(u64, u64)>| assert_eq!(read(query), expected, "{query}");
+        let check = |query: &str, expected: Option<(u64, u64)>| {
+            assert_eq!(read(query), expected, "{query}")
+        };
         check("", Some((1, 30)));
         check("page=2&per_page=20", Some((2, 20)));
         check("page=0&per_page=0", Some((1, 30)));
@@ -85,10 +94,18 @@ mod tests {
             let paging = Paging::read(&Parameters::parse(query).unwrap()).unwrap();
             let links = paging.links("http://h:1/api/v1/breeds", "", total);
             let link = |page: u64, relation: &str| {
-                format!("<http://h:1/api/v1/breeds?per_page={}&page={page}>; rel={relation}", paging.per_page)
+                format!(
+                    "<http://h:1/api/v1/breeds?per_page={}&page={page}>; rel={relation}",
+                    paging.per_page
+                )
             };
             let [first, previous, next, last] = pages;
-            let expected = [link(first, "first"), link(previous, "prev"), link(next, "next"), link(last, "last")];
+            let expected = [
+                link(first, "first"),
+                link(previous, "prev"),
+                link(next, "next"),
+                link(last, "last"),
+            ];
             assert_eq!(links, expected.join(", "));
         };
         check("per_page=20", 45, [1, 1, 2, 3]);

@@ -35,7 +35,9 @@ impl Parameters {
         match &text.to_ascii_lowercase()[..] {
             "true" | "yes" | "on" | "1" => Ok(true),
             "false" | "no" | "off" | "0" => Ok(false),
-            _ => Err(Failure::parameter(format!("parameter '{name}' cannot be '{text}': true or false is expected"))),
+            _ => Err(Failure::parameter(format!(
+                "parameter '{name}' cannot be '{text}': true or false is expected"
+            ))),
         }
     }
 
@@ -47,7 +49,8 @@ impl Parameters {
             None => (1, text.strip_prefix('+').unwrap_or(text)),
         };
         if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-            let detail = format!("parameter '{name}' cannot be '{text}': a whole number is expected");
+            let detail =
+                format!("parameter '{name}' cannot be '{text}': a whole number is expected");
             return Err(Failure::parameter(detail));
         }
         Ok(Some(digits.parse::<i64>().unwrap_or(i64::MAX) * sign))
@@ -66,7 +69,10 @@ pub fn entity_tag(revision: Position) -> String {
 }
 
 /// Reads `If-Match`. Of several tags the one that `current` has counts; a tag that Segue never gave matches nothing.
-pub fn if_match(text: Option<&str>, current: Option<Position>) -> Result<Option<RevisionMatch>, Failure> {
+pub fn if_match(
+    text: Option<&str>,
+    current: Option<Position>,
+) -> Result<Option<RevisionMatch>, Failure> {
     let Some(text) = text.map(str::trim) else { return Ok(None) };
     if text == "*" {
         return Ok(Some(RevisionMatch::Exists));
@@ -74,9 +80,12 @@ pub fn if_match(text: Option<&str>, current: Option<Position>) -> Result<Option<
     let mut wanted = Vec::new();
     for tag in text.split(',').map(str::trim) {
         let strong = tag.strip_prefix("W/").is_none();
-        let opaque = tag.trim_start_matches("W/").strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+        let opaque =
+            tag.trim_start_matches("W/").strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
         let opaque = opaque.ok_or_else(|| {
-            Failure::parameter(format!("header 'If-Match' cannot be '{text}': '*' or quoted entity tags are expected"))
+            Failure::parameter(format!(
+                "header 'If-Match' cannot be '{text}': '*' or quoted entity tags are expected"
+            ))
         })?;
         // Position 0 is no record's, so nothing has it as revision.
         let position = opaque.parse().ok().filter(|_| strong).map_or(Position::START, Position);

@@ -37,7 +37,10 @@ impl Failure {
 
     /// Something unexpected: `inside` is logged, the client gets the request's id.
     pub fn internal(inside: impl Into<String>) -> Self {
-        Self { inside: Some(inside.into()), ..Self::new(ProblemKind::Internal, "unexpected failure") }
+        Self {
+            inside: Some(inside.into()),
+            ..Self::new(ProblemKind::Internal, "unexpected failure")
+        }
     }
 
     /// The same failure with a hint.
@@ -124,7 +127,9 @@ impl From<Problems> for Failure {
             detail = format!("{detail} (and {} more)", errors.len() - 1);
         }
         // Where nothing can be pointed at the detail says it all.
-        let errors = errors.into_iter().filter(|problem| !problem.pointer.is_empty() || problem.place.is_some());
+        let errors = errors
+            .into_iter()
+            .filter(|problem| !problem.pointer.is_empty() || problem.place.is_some());
         Self { errors: errors.collect(), ..Self::new(first.kind, detail) }
     }
 }
@@ -142,9 +147,13 @@ impl From<AppendError> for Failure {
     fn from(error: AppendError) -> Self {
         let text = error.to_string();
         match error {
-            AppendError::Conflict { .. } => Self::new(ProblemKind::RevisionConflict, text).hint("repeat the request"),
+            AppendError::Conflict { .. } => {
+                Self::new(ProblemKind::RevisionConflict, text).hint("repeat the request")
+            }
             AppendError::TooLarge { .. } => Self::new(ProblemKind::PayloadTooLarge, text),
-            AppendError::Full { .. } => Self::new(ProblemKind::NotReady, text).header(header::RETRY_AFTER, "1"),
+            AppendError::Full { .. } => {
+                Self::new(ProblemKind::NotReady, text).header(header::RETRY_AFTER, "1")
+            }
             AppendError::Stopped(_) => Self::new(ProblemKind::NotReady, text),
             AppendError::Unwritable { .. } => Self::internal(text),
         }
@@ -160,7 +169,9 @@ impl From<ReadError> for Failure {
 /// Where a problem is, for people: an unknown key is a problem of the map that it stands in.
 fn location(problem: &Problem) -> &str {
     let pointer = match problem.kind {
-        ProblemKind::UnexpectedElement => problem.pointer.rsplit_once('/').map_or("", |(parent, _)| parent),
+        ProblemKind::UnexpectedElement => {
+            problem.pointer.rsplit_once('/').map_or("", |(parent, _)| parent)
+        }
         _ => &problem.pointer,
     };
     pointer.trim_start_matches('/')
@@ -187,7 +198,9 @@ mod tests {
 
     #[test]
     fn every_type_has_its_status() {
-        let check = |kind: ProblemKind, code: u16| assert_eq!(status(kind).as_u16(), code, "{}", kind.name());
+        let check = |kind: ProblemKind, code: u16| {
+            assert_eq!(status(kind).as_u16(), code, "{}", kind.name())
+        };
         check(ProblemKind::UnexpectedElement, 400);
         check(ProblemKind::ArtifactNotFound, 400);
         check(ProblemKind::NotSupported, 400);
@@ -208,7 +221,8 @@ mod tests {
     #[test]
     fn a_refusal_as_a_document() {
         let pointer = "/clusters/web/services/0/scala";
-        let problem = Problem::new(ProblemKind::UnexpectedElement, pointer, "'scala' is not known here");
+        let problem =
+            Problem::new(ProblemKind::UnexpectedElement, pointer, "'scala' is not known here");
         let problem = problem.at(Some(Place { line: 6, column: 7 })).hint("did you mean 'scale'?");
         let failure = Failure::from(Problems::from(problem));
         let detail = "clusters/web/services/0: 'scala' is not known here; did you mean 'scale'?";

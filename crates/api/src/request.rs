@@ -9,7 +9,9 @@ use crate::parameters::{self, Parameters};
 use crate::problem::Failure;
 use crate::service::{Running, Service};
 use actix_web::http::{Method, StatusCode, header};
-use actix_web::{HttpMessage, HttpRequest, HttpResponse, HttpResponseBuilder, Resource, guard, web};
+use actix_web::{
+    HttpMessage, HttpRequest, HttpResponse, HttpResponseBuilder, Resource, guard, web,
+};
 use futures::{FutureExt, StreamExt};
 use segue_domain::command::{Context, RevisionMatch};
 use segue_domain::event::Position;
@@ -51,7 +53,8 @@ impl Request {
     /// Store, workers and drivers, once they are there.
     pub fn running(&self) -> Result<&Running, Failure> {
         self.running.as_deref().ok_or_else(|| {
-            Failure::new(ProblemKind::NotReady, "the log is being replayed").hint("try again in a moment")
+            Failure::new(ProblemKind::NotReady, "the log is being replayed")
+                .hint("try again in a moment")
         })
     }
 
@@ -89,7 +92,12 @@ impl Request {
     }
 
     /// An answer with a document.
-    pub fn document(&self, status: StatusCode, revision: Option<Position>, document: &Value) -> HttpResponse {
+    pub fn document(
+        &self,
+        status: StatusCode,
+        revision: Option<Position>,
+        document: &Value,
+    ) -> HttpResponse {
         let mut response = HttpResponseBuilder::new(status);
         if let Some(revision) = revision {
             response.insert_header((header::ETAG, parameters::entity_tag(revision)));
@@ -102,7 +110,8 @@ impl Request {
         let address = {
             let connection = self.http.connection_info();
             let extensions = self.http.extensions();
-            let path = extensions.get::<OriginalPath>().map_or_else(|| self.http.path(), |path| &path.0);
+            let path =
+                extensions.get::<OriginalPath>().map_or_else(|| self.http.path(), |path| &path.0);
             format!("{}://{}{path}", connection.scheme(), connection.host())
         };
         let links = paging.links(&address, self.http.query_string(), total);
@@ -189,7 +198,8 @@ impl Route {
         let allowed = names.join(", ");
         self.resource.default_service(web::to(move |http: HttpRequest| {
             let detail = format!("{} is not known at {}", http.method(), http.path());
-            let failure = Failure::new(ProblemKind::MethodNotAllowed, detail).hint(&format!("use {allowed}"));
+            let failure =
+                Failure::new(ProblemKind::MethodNotAllowed, detail).hint(&format!("use {allowed}"));
             refuse(http, failure.header(header::ALLOW, allowed.clone()))
         }))
     }
@@ -201,9 +211,10 @@ impl Route {
         route: fn(Request) -> F,
     ) -> Self {
         let (negotiated, gated) = (self.negotiated, self.gated);
-        let answer = move |http: HttpRequest, service: web::Data<Service>, payload: web::Payload| {
-            answer(http, service, payload, (negotiated, gated), route)
-        };
+        let answer =
+            move |http: HttpRequest, service: web::Data<Service>, payload: web::Payload| {
+                answer(http, service, payload, (negotiated, gated), route)
+            };
         self.methods.extend_from_slice(methods);
         self.resource = self.resource.route(matching.to(answer));
         self
@@ -240,7 +251,10 @@ async fn answer<F: Future<Output = Answer>>(
     let answered = match answered {
         Ok(Ok(answered)) => answered,
         Ok(Err(_)) => {
-            let detail = format!("no answer within {} s; it is not known whether the request was carried out", limit.as_secs());
+            let detail = format!(
+                "no answer within {} s; it is not known whether the request was carried out",
+                limit.as_secs()
+            );
             Err(Failure::new(ProblemKind::Timeout, detail))
         }
         Err(_) => Err(Failure::internal("a panic, see above")),
@@ -270,18 +284,21 @@ fn new_id() -> String {
 async fn read_body(mut payload: web::Payload, max: usize) -> Result<String, Failure> {
     let too_large = || {
         let detail = format!("the body is larger than {max} bytes");
-        Failure::new(ProblemKind::PayloadTooLarge, detail).hint("send less at once, or raise api.max_body")
+        Failure::new(ProblemKind::PayloadTooLarge, detail)
+            .hint("send less at once, or raise api.max_body")
     };
     let mut body = Vec::new();
     while let Some(chunk) = payload.next().await {
-        let chunk = chunk.map_err(|error| Failure::parameter(format!("the body cannot be read: {error}")))?;
+        let chunk = chunk
+            .map_err(|error| Failure::parameter(format!("the body cannot be read: {error}")))?;
         if body.len() + chunk.len() > max {
             return Err(too_large());
         }
         body.extend_from_slice(&chunk);
     }
     let body = String::from_utf8(body).map_err(|error| {
-        let detail = format!("the body is not UTF-8 from byte {} on", error.utf8_error().valid_up_to());
+        let detail =
+            format!("the body is not UTF-8 from byte {} on", error.utf8_error().valid_up_to());
         Failure::new(ProblemKind::YamlParsing, detail)
     })?;
     Ok(if body.trim().is_empty() { String::new() } else { body })

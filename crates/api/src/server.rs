@@ -105,7 +105,9 @@ impl Serving {
     /// Waits until the log is replayed and everything runs, or says why that will not happen.
     pub async fn ready(&mut self) -> Result<(), ServeError> {
         match self.starting.take() {
-            Some(starting) => starting.await.map_err(|error| ServeError::Unexpected(error.to_string()))?,
+            Some(starting) => {
+                starting.await.map_err(|error| ServeError::Unexpected(error.to_string()))?
+            }
             None => Ok(()),
         }
     }
@@ -163,9 +165,20 @@ fn cors() -> Cors {
     Cors::default()
         .allow_any_origin()
         .allow_any_header()
-        .allowed_methods([Method::GET, Method::POST, Method::HEAD, Method::OPTIONS, Method::DELETE, Method::PUT])
+        .allowed_methods([
+            Method::GET,
+            Method::POST,
+            Method::HEAD,
+            Method::OPTIONS,
+            Method::DELETE,
+            Method::PUT,
+        ])
         .supports_credentials()
-        .expose_headers([header::LINK, header::HeaderName::from_static("x-total-count"), header::ETAG])
+        .expose_headers([
+            header::LINK,
+            header::HeaderName::from_static("x-total-count"),
+            header::ETAG,
+        ])
         .max_age(CORS_MAX_AGE)
 }
 

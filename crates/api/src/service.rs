@@ -42,7 +42,9 @@ pub struct Running {
 impl Service {
     /// A service that is not ready yet.
     pub fn new(config: Config) -> Self {
-        let streams = Arc::new(Semaphore::new(config.settings.api.sse.streams_max.min(Semaphore::MAX_PERMITS)));
+        let streams = Arc::new(Semaphore::new(
+            config.settings.api.sse.streams_max.min(Semaphore::MAX_PERMITS),
+        ));
         Self {
             config,
             uuid: Uuid::new_v4(),

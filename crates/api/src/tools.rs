@@ -30,7 +30,9 @@ pub enum ToolError {
     #[error(transparent)]
     Read(#[from] ReadError),
     /// Two folds of the same log differ.
-    #[error("the folds differ: in one go {position} {whole}, in chunks {chunked_position} {chunked}; this is a defect of Segue, report it with the log")]
+    #[error(
+        "the folds differ: in one go {position} {whole}, in chunks {chunked_position} {chunked}; this is a defect of Segue, report it with the log"
+    )]
     Differs {
         /// The position of the first fold.
         position: Position,
@@ -81,7 +83,11 @@ pub fn fold(settings: &Settings, verify: bool) -> Result<String, ToolError> {
 pub fn migrate(settings: &Settings) -> Result<String, ToolError> {
     let directory = settings.log_directory();
     let log = open(&directory)?;
-    Ok(format!("{} holds {} records in format 1, the only one: nothing to do", directory.display(), log.last()))
+    Ok(format!(
+        "{} holds {} records in format 1, the only one: nothing to do",
+        directory.display(),
+        log.last()
+    ))
 }
 
 /// Ends what a service left running on purpose: its HAProxy and its process instances. Says what was ended.
@@ -89,7 +95,8 @@ pub async fn down(settings: &Settings) -> Result<String, ToolError> {
     // Held until everything is down, so that no service starts meanwhile.
     let _log = open(&settings.log_directory())?;
     let stopped = stop_haproxy(settings).await?;
-    let instances = if settings.process_directory().is_dir() { stop_processes(settings).await? } else { 0 };
+    let instances =
+        if settings.process_directory().is_dir() { stop_processes(settings).await? } else { 0 };
     let haproxy = if stopped { "HAProxy ended" } else { "HAProxy was never started here" };
     Ok(format!("{haproxy}, {instances} process instances ended"))
 }
@@ -146,7 +153,10 @@ async fn stop_processes(settings: &Settings) -> Result<usize, ToolError> {
         Err(_) => {
             let left = instances(&driver).await.map_err(failed)?;
             let names: Vec<String> = left.into_iter().map(|(_, instance)| instance).collect();
-            return Err(ToolError::StillRunning { seconds: limit.as_secs(), instances: names.join(", ") });
+            return Err(ToolError::StillRunning {
+                seconds: limit.as_secs(),
+                instances: names.join(", "),
+            });
         }
     }
     Ok(running.len())

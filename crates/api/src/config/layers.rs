@@ -36,7 +36,9 @@ pub struct Layers {
 impl Layers {
     /// The embedded defaults alone.
     pub fn defaults() -> Self {
-        let document = dsl::document(DEFAULTS).expect("the embedded defaults parse, a test reads them").to_json();
+        let document = dsl::document(DEFAULTS)
+            .expect("the embedded defaults parse, a test reads them")
+            .to_json();
         let keys = flatten(&document).into_iter().map(|(key, _)| key).collect();
         Self { document, keys }
     }
@@ -45,13 +47,19 @@ impl Layers {
     pub fn file(&mut self, name: &str, text: &str) -> Result<(), ConfigError> {
         let malformed = |reason: String| ConfigError::Malformed { origin: name.to_owned(), reason };
         let documents = dsl::documents(text).map_err(|problems| {
-            let place = problems.first().place.map(|place| format!("line {}: ", place.line)).unwrap_or_default();
+            let place = problems
+                .first()
+                .place
+                .map(|place| format!("line {}: ", place.line))
+                .unwrap_or_default();
             malformed(format!("{place}{problems}"))
         })?;
         let document = match &documents[..] {
             [] => return Ok(()),
             [document] => document,
-            more => return Err(malformed(format!("one document is expected, found {}", more.len()))),
+            more => {
+                return Err(malformed(format!("one document is expected, found {}", more.len())));
+            }
         };
         let content = document.to_json();
         if !content.is_object() {
@@ -68,11 +76,15 @@ impl Layers {
     }
 
     /// Adds the variables that begin with `SEGUE_`; `__` separates sections.
-    pub fn environment(&mut self, variables: impl IntoIterator<Item = (String, String)>) -> Result<(), ConfigError> {
+    pub fn environment(
+        &mut self,
+        variables: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<(), ConfigError> {
         for (name, text) in variables {
             let Some(key) = name.strip_prefix(PREFIX) else { continue };
             let key = key.to_ascii_lowercase().replace("__", ".");
-            let value = dsl::document(&text).map_or_else(|_| Value::String(text.clone()), |node| node.to_json());
+            let value = dsl::document(&text)
+                .map_or_else(|_| Value::String(text.clone()), |node| node.to_json());
             self.set(Setting { key, value, origin: name })?;
         }
         Ok(())
@@ -85,20 +97,25 @@ impl Layers {
             return Err(self.unknown(key, &value, origin));
         }
         let pointer = format!("/{}", key.replace('.', "/"));
-        let place = self.document.pointer_mut(&pointer).expect("known keys are those of the document");
+        let place =
+            self.document.pointer_mut(&pointer).expect("known keys are those of the document");
         *place = value.clone();
         match serde_json::from_value::<Settings>(self.document.clone()) {
             Ok(_) => Ok(()),
-            Err(error) => {
-                Err(ConfigError::Value { origin, key, value: value.to_string(), reason: error.to_string() })
-            }
+            Err(error) => Err(ConfigError::Value {
+                origin,
+                key,
+                value: value.to_string(),
+                reason: error.to_string(),
+            }),
         }
     }
 
     /// The configuration that all layers make.
     pub fn finish(self) -> Result<Config, ConfigError> {
-        let settings = serde_json::from_value(self.document.clone())
-            .map_err(|error| ConfigError::Malformed { origin: "defaults".to_owned(), reason: error.to_string() })?;
+        let settings = serde_json::from_value(self.document.clone()).map_err(|error| {
+            ConfigError::Malformed { origin: "defaults".to_owned(), reason: error.to_string() }
+        })?;
         Ok(Config { settings, document: self.document })
     }
 
@@ -117,7 +134,8 @@ impl Layers {
         }
         let distance = |known: &&String| strsim::damerau_levenshtein(known, &key);
         let nearest = self.keys.iter().min_by_key(distance);
-        let hint = nearest.map(|nearest| format!(", did you mean '{nearest}'?")).unwrap_or_default();
+        let hint =
+            nearest.map(|nearest| format!(", did you mean '{nearest}'?")).unwrap_or_default();
         ConfigError::UnknownKey { origin, key, hint }
     }
 }
@@ -129,7 +147,12 @@ pub fn flatten(document: &Value) -> Vec<(String, Value)> {
     settings
 }
 
-fn collect(value: &Value, prefix: &str, is_value: &dyn Fn(&str) -> bool, settings: &mut Vec<(String, Value)>) {
+fn collect(
+    value: &Value,
+    prefix: &str,
+    is_value: &dyn Fn(&str) -> bool,
+    settings: &mut Vec<(String, Value)>,
+) {
     match value {
         Value::Object(members) if !is_value(prefix) => {
             for (key, value) in members {

@@ -328,7 +328,11 @@ impl Settings {
 
     /// The directory of process instances.
     pub fn process_directory(&self) -> PathBuf {
-        self.container_driver.process.directory.clone().unwrap_or_else(|| self.data.join("processes"))
+        self.container_driver
+            .process
+            .directory
+            .clone()
+            .unwrap_or_else(|| self.data.join("processes"))
     }
 
     /// The directory of the HAProxy that belongs to this installation.
@@ -343,10 +347,16 @@ mod tests {
     use serde_json::json;
     use std::time::Duration;
 
-    fn load(file: &str, environment: &[(&str, &str)], flags: Vec<Setting>) -> Result<Config, ConfigError> {
+    fn load(
+        file: &str,
+        environment: &[(&str, &str)],
+        flags: Vec<Setting>,
+    ) -> Result<Config, ConfigError> {
         let mut layers = Layers::defaults();
         layers.file("segue.yaml", file)?;
-        layers.environment(environment.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())))?;
+        layers.environment(
+            environment.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())),
+        )?;
         for flag in flags {
             layers.set(flag)?;
         }
@@ -368,11 +378,15 @@ mod tests {
     fn later_layers_win() {
         let file = "api: {port: 1, interface: 127.0.0.2}\nnamespace: shop";
         let flag = || Setting::flag("api.port", json!(3));
-        let port = |environment: &[(&str, &str)], flags| load(file, environment, flags).unwrap().settings.api.port;
+        let port = |environment: &[(&str, &str)], flags| {
+            load(file, environment, flags).unwrap().settings.api.port
+        };
         assert_eq!(port(&[], vec![]), 1);
         assert_eq!(port(&[("SEGUE_API__PORT", "2"), ("HOME", "/")], vec![]), 2);
         assert_eq!(port(&[("SEGUE_API__PORT", "2")], vec![flag()]), 3);
-        let config = load(file, &[("SEGUE_CONTAINER_DRIVER__TYPE", "[process, docker]")], vec![flag()]).unwrap();
+        let config =
+            load(file, &[("SEGUE_CONTAINER_DRIVER__TYPE", "[process, docker]")], vec![flag()])
+                .unwrap();
         assert_eq!(config.settings.api.interface.to_string(), "127.0.0.2");
         assert_eq!(config.settings.container_driver.kinds.len(), 2);
         assert_eq!(config.document["namespace"], "shop");
@@ -395,7 +409,11 @@ mod tests {
             &[("SEGUE_GATEWAY_DRIVER__HOSTS", "x")],
             "SEGUE_GATEWAY_DRIVER__HOSTS: unknown key 'gateway_driver.hosts', did you mean 'gateway_driver.host'?",
         );
-        check("api: 5", &[], "segue.yaml, line 1: 'api' cannot be 5: it is a section and holds keys of its own");
+        check(
+            "api: 5",
+            &[],
+            "segue.yaml, line 1: 'api' cannot be 5: it is a section and holds keys of its own",
+        );
         check(
             "api: {response_timeout: 10}",
             &[],

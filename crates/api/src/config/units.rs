@@ -64,7 +64,11 @@ impl TryFrom<Value> for ByteSize {
             "GiB" => 1 << 30,
             _ => return Err(error()),
         };
-        number.checked_mul(bytes).and_then(|bytes| usize::try_from(bytes).ok()).map(Self).ok_or_else(error)
+        number
+            .checked_mul(bytes)
+            .and_then(|bytes| usize::try_from(bytes).ok())
+            .map(Self)
+            .ok_or_else(error)
     }
 }
 
@@ -83,12 +87,16 @@ impl TryFrom<Value> for PortRange {
 }
 
 /// A value that reads itself from text; a number is taken as it is written.
-pub(super) fn from_text<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(deserializer: D) -> Result<T, D::Error> {
+pub(super) fn from_text<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
     text_of(&Value::deserialize(deserializer)?).parse().map_err(D::Error::custom)
 }
 
 /// Text, or a number as it is written; null is none.
-pub(super) fn optional_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+pub(super) fn optional_text<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<String>, D::Error> {
     match Value::deserialize(deserializer)? {
         Value::Null => Ok(None),
         value @ (Value::String(_) | Value::Number(_)) => Ok(Some(text_of(&value))),
@@ -97,7 +105,9 @@ pub(super) fn optional_text<'de, D: Deserializer<'de>>(deserializer: D) -> Resul
 }
 
 /// One value, or a list of at least one.
-pub(super) fn one_or_many<'de, D: Deserializer<'de>, T: DeserializeOwned>(deserializer: D) -> Result<Vec<T>, D::Error> {
+pub(super) fn one_or_many<'de, D: Deserializer<'de>, T: DeserializeOwned>(
+    deserializer: D,
+) -> Result<Vec<T>, D::Error> {
     let values = match Value::deserialize(deserializer)? {
         Value::Array(values) => values,
         value => vec![value],
@@ -105,12 +115,21 @@ pub(super) fn one_or_many<'de, D: Deserializer<'de>, T: DeserializeOwned>(deseri
     if values.is_empty() {
         return Err(D::Error::custom("at least one is expected"));
     }
-    values.into_iter().map(|value| serde_json::from_value(value).map_err(D::Error::custom)).collect()
+    values
+        .into_iter()
+        .map(|value| serde_json::from_value(value).map_err(D::Error::custom))
+        .collect()
 }
 
 /// A list of maps with a single entry each, key to text.
-pub(super) fn arguments<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Argument>, D::Error> {
-    let error = || D::Error::custom("a list of single-entry maps is expected, such as [{privileged: \"true\"}]");
+pub(super) fn arguments<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<Argument>, D::Error> {
+    let error = || {
+        D::Error::custom(
+            "a list of single-entry maps is expected, such as [{privileged: \"true\"}]",
+        )
+    };
     let Value::Array(items) = Value::deserialize(deserializer)? else { return Err(error()) };
     let argument = |item: Value| match item {
         Value::Object(entries) if entries.len() == 1 => {

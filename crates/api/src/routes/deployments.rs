@@ -12,7 +12,7 @@ use segue_domain::command::{Command, Verb};
 use segue_domain::dsl::{self, DeploymentBody, Node};
 use segue_domain::problem::{Problem, ProblemKind, Problems};
 use segue_domain::state::State;
-use serde_json::Value;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 pub(super) fn configure(config: &mut web::ServiceConfig) {
@@ -53,7 +53,10 @@ async fn create(request: Request) -> Answer {
         let name = Uuid::new_v4().to_string();
         let body = documents::deployment_body(node, &options)?;
         let key = ArtifactKey::new(Kind::Deployment, &name);
-        Ok((key, Command::Deploy { name, body, submission: documents.submission(node, Verb::Create) }))
+        Ok((
+            key,
+            Command::Deploy { name, body, submission: documents.submission(node, Verb::Create) },
+        ))
     })?;
     let status = if request.validate_only()? { StatusCode::CREATED } else { StatusCode::ACCEPTED };
     request.write(&documents, wishes, Writing { status, existing: false }).await
@@ -78,16 +81,27 @@ async fn deploy(request: Request, verb: Verb) -> Answer {
             check_name(node, &body, &name)?;
         }
         let key = ArtifactKey::new(Kind::Deployment, &name);
-        Ok((key, Command::Deploy { name: name.clone(), body, submission: documents.submission(node, verb) }))
+        Ok((
+            key,
+            Command::Deploy {
+                name: name.clone(),
+                body,
+                submission: documents.submission(node, verb),
+            },
+        ))
     })?;
-    request.write(&documents, wishes, Writing { status: StatusCode::ACCEPTED, existing: false }).await
+    request
+        .write(&documents, wishes, Writing { status: StatusCode::ACCEPTED, existing: false })
+        .await
 }
 
 async fn delete(request: Request) -> Answer {
     let name = request.path("deployment")?;
-    let documents = if request.body.is_empty() { Documents::read("")? } else { Documents::one(&request.body)? };
+    let documents =
+        if request.body.is_empty() { Documents::read("")? } else { Documents::one(&request.body)? };
     let key = ArtifactKey::new(Kind::Deployment, &name);
-    let wishes = documents.map(|node| Ok((key.clone(), undeploy(&request, &documents, node, &name)?)))?;
+    let wishes =
+        documents.map(|node| Ok((key.clone(), undeploy(&request, &documents, node, &name)?)))?;
     if !wishes.is_empty() {
         request.perform(&documents, wishes, false).await?;
     }
@@ -110,11 +124,13 @@ pub(super) fn undeploy(
 /// what says that it is a blueprint has the blueprint's.
 fn check_name(node: &Node, body: &DeploymentBody, name: &str) -> Result<(), Problems> {
     let DeploymentBody::Blueprint(blueprint) = body else { return Ok(()) };
-    let is_blueprint = documents::member(node, "kind").as_deref() == Some(Kind::Blueprint.singular());
+    let is_blueprint =
+        documents::member(node, "kind").as_deref() == Some(Kind::Blueprint.singular());
     if is_blueprint || blueprint.name.is_empty() || blueprint.name == name {
         return Ok(());
     }
-    let detail = format!("the body is named '{}', the deployment in the path '{name}'", blueprint.name);
+    let detail =
+        format!("the body is named '{}', the deployment in the path '{name}'", blueprint.name);
     let hint = "leave 'name' out, or add 'kind: blueprint' to deploy a blueprint of another name";
     Err(Problem::new(ProblemKind::InconsistentArtifactName, "/name", detail).hint(hint).into())
 }
@@ -159,7 +175,8 @@ async fn set_scale(request: Request, verb: Verb) -> Answer {
 fn named_scale(state: &State, name: &str) -> Result<Scale, Problems> {
     let stored = state.scales().get(name).map(|stored| stored.artifact.scale);
     stored.ok_or_else(|| {
-        let problem = Problem::new(ProblemKind::ArtifactNotFound, "", format!("there is no scale '{name}'"));
+        let problem =
+            Problem::new(ProblemKind::ArtifactNotFound, "", format!("there is no scale '{name}'"));
         problem.hint("store it first, or send cpu, memory and instances").into()
     })
 }
@@ -174,13 +191,16 @@ struct ServicePath {
 
 impl ServicePath {
     fn read(request: &Request) -> Result<Self, Failure> {
-        let [deployment, cluster, service] = ["deployment", "cluster", "service"].map(|name| request.path(name));
+        let [deployment, cluster, service] =
+            ["deployment", "cluster", "service"].map(|name| request.path(name));
         Ok(Self { deployment: deployment?, cluster: cluster?, service: service? })
     }
 
     fn scale(&self, state: &State) -> Result<Scale, Failure> {
         let Self { deployment, cluster, service } = self;
-        let found = state.deployment(deployment).and_then(|deployment| deployment.service(cluster, service));
+        let found = state
+            .deployment(deployment)
+            .and_then(|deployment| deployment.service(cluster, service));
         found.filter(|service| !service.is_undeploying()).map(|service| service.scale).ok_or_else(|| {
             let detail = format!("there is no service '{service}' in cluster '{cluster}' of deployment '{deployment}'");
             Failure::not_found(detail)
@@ -207,6 +227,21 @@ impl Export {
         if !self.as_blueprint {
             return dsl::representation(state, &ArtifactKey::new(Kind::Deployment, name));
         }
-        dsl::export(state, name, self.only_references)
+        let mut document = dsl::representation_as_blueprint(state, name)?;
+        if self.only_references {
+            refer_to_breeds(&mut document);
+        }
+        Some(document)
+    }
+}
+
+/// Turns the breeds of all services into references.
+fn refer_to_breeds(blueprint: &mut Value) {
+    let clusters = blueprint.get_mut("clusters").and_then(Value::as_object_mut);
+    let services = clusters.into_iter().flat_map(|clusters| clusters.values_mut());
+    let services =
+        services.filter_map(|cluster| cluster.get_mut("services")?.as_array_mut()).flatten();
+    for breed in services.filter_map(|service| service.get_mut("breed")) {
+        *breed = json!({ "ref": breed["name"] });
     }
 }

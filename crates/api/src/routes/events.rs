@@ -77,7 +77,10 @@ async fn create(request: Request) -> Answer {
         timestamp: event.timestamp,
     });
     let executed = store.execute(&command, &request.context()).await?;
-    let record = executed.records.first().ok_or_else(|| Failure::internal("a posted event was not appended"))?;
+    let record = executed
+        .records
+        .first()
+        .ok_or_else(|| Failure::internal("a posted event was not appended"))?;
     Ok(request.document(StatusCode::CREATED, None, &document(record)))
 }
 
@@ -96,7 +99,10 @@ mod tests {
     fn a_body_replaces_the_parameters() {
         let parameters = Parameters::parse("tag=a&tags=b&type=x&per_page=3").unwrap();
         let by_parameters = query("", &parameters).unwrap();
-        assert_eq!((by_parameters.tags, by_parameters.kind), (vec!["a".to_owned(), "b".to_owned()], Some("x".to_owned())));
+        assert_eq!(
+            (by_parameters.tags, by_parameters.kind),
+            (vec!["a".to_owned(), "b".to_owned()], Some("x".to_owned()))
+        );
         let by_body = query("{tags: [c], timestamp: {lte: now}}", &parameters).unwrap();
         assert_eq!((by_body.tags, by_body.kind), (vec!["c".to_owned()], None));
         assert!(by_body.time.to.is_some_and(|bound| bound.inclusive));

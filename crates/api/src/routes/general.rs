@@ -27,7 +27,9 @@ async fn write(request: Request, verb: Verb) -> Answer {
     let documents = Documents::read(&request.body)?;
     required(&documents)?;
     let wishes = documents.map(|node| wish(&request, &documents, node, verb))?;
-    request.write(&documents, wishes, Writing { status: StatusCode::ACCEPTED, existing: false }).await
+    request
+        .write(&documents, wishes, Writing { status: StatusCode::ACCEPTED, existing: false })
+        .await
 }
 
 async fn delete(request: Request) -> Answer {
@@ -36,7 +38,9 @@ async fn delete(request: Request) -> Answer {
         let key = documents::key(node)?;
         let command = match key.kind {
             Kind::Deployment => deployments::undeploy(&request, &documents, node, &key.name)?,
-            Kind::Blueprint | Kind::Breed | Kind::Gateway | Kind::Scale => Command::Delete { key: key.clone() },
+            Kind::Blueprint | Kind::Breed | Kind::Gateway | Kind::Scale => {
+                Command::Delete { key: key.clone() }
+            }
         };
         Ok((key, command))
     })?;

@@ -6,18 +6,30 @@ use serde_json::{Map, Value, json};
 use std::fs;
 
 /// The sections that can be asked for.
-const SECTIONS: [&str; 7] =
-    ["jvm", "persistence", "key_value", "pulse", "gateway_driver", "container_driver", "workflow_driver"];
+const SECTIONS: [&str; 7] = [
+    "jvm",
+    "persistence",
+    "key_value",
+    "pulse",
+    "gateway_driver",
+    "container_driver",
+    "workflow_driver",
+];
 
 /// The document; without `wanted` sections it has all.
 pub(super) fn document(service: &Service, running: &Running, wanted: &[String]) -> Value {
     let mut document = Map::new();
-    document.insert("message".to_owned(), json!("This is Segue: services from blueprints, traffic through gateways."));
+    document.insert(
+        "message".to_owned(),
+        json!("This is Segue: services from blueprints, traffic through gateways."),
+    );
     document.insert("version".to_owned(), json!(env!("CARGO_PKG_VERSION")));
     document.insert("uuid".to_owned(), json!(service.uuid.to_string()));
     document.insert("running_since".to_owned(), json!(events::timestamp(service.running_since)));
     let all = wanted.is_empty();
-    for name in SECTIONS.into_iter().filter(|name| all || wanted.iter().any(|wanted| wanted == name)) {
+    for name in
+        SECTIONS.into_iter().filter(|name| all || wanted.iter().any(|wanted| wanted == name))
+    {
         document.insert(name.to_owned(), section(name, service, running));
     }
     Value::Object(document)
@@ -37,7 +49,8 @@ fn section(name: &str, service: &Service, running: &Running) -> Value {
         }
         "container_driver" => {
             let names: Vec<&str> = running.containers.iter().map(|driver| driver.name()).collect();
-            let container: Map<String, Value> = names.iter().map(|name| ((*name).to_owned(), json!({}))).collect();
+            let container: Map<String, Value> =
+                names.iter().map(|name| ((*name).to_owned(), json!({}))).collect();
             json!({ "type": names.join(","), "container": container })
         }
         // There is no key-value store and there are no workflows in this release.
@@ -54,7 +67,8 @@ fn process(service: &Service) -> Value {
     let peak = kilobytes(&status, "VmHWM:");
     let max = kilobytes(&read("/proc/meminfo"), "MemTotal:");
     let threads = number(&status, "Threads:").unwrap_or(0);
-    let load: f64 = read("/proc/loadavg").split(' ').next().and_then(|text| text.parse().ok()).unwrap_or(-1.0);
+    let load: f64 =
+        read("/proc/loadavg").split(' ').next().and_then(|text| text.parse().ok()).unwrap_or(-1.0);
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let host = read("/proc/sys/kernel/hostname");
     let up_time = time::OffsetDateTime::now_utc() - service.running_since;

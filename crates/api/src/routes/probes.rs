@@ -30,15 +30,26 @@ pub(super) async fn ready(request: Request) -> Answer {
 /// Why the service is not ready.
 async fn reasons(running: &Running) -> Vec<String> {
     let mut pings = vec![ping(running.gateways.name(), running.gateways.ping()).await];
-    pings.extend(join_all(running.containers.iter().map(|driver| ping(driver.name(), driver.ping()))).await);
-    let stopped = running.store.log().failure().map(|reason| format!("the log takes no more writes: {reason}"));
+    pings.extend(
+        join_all(running.containers.iter().map(|driver| ping(driver.name(), driver.ping()))).await,
+    );
+    let stopped = running
+        .store
+        .log()
+        .failure()
+        .map(|reason| format!("the log takes no more writes: {reason}"));
     stopped.into_iter().chain(pings.into_iter().flatten()).collect()
 }
 
-async fn ping<E: Display>(name: &str, answer: impl Future<Output = Result<(), E>>) -> Option<String> {
+async fn ping<E: Display>(
+    name: &str,
+    answer: impl Future<Output = Result<(), E>>,
+) -> Option<String> {
     match tokio::time::timeout(PING_TIMEOUT, answer).await {
         Ok(Ok(())) => None,
         Ok(Err(error)) => Some(format!("driver '{name}' does not work: {error}")),
-        Err(_) => Some(format!("driver '{name}' does not answer within {} s", PING_TIMEOUT.as_secs())),
+        Err(_) => {
+            Some(format!("driver '{name}' does not answer within {} s", PING_TIMEOUT.as_secs()))
+        }
     }
 }

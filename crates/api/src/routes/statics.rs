@@ -18,7 +18,9 @@ pub(super) fn configure(config: &mut web::ServiceConfig) {
     let all = Route::at("/{collection:blueprints|breeds|gateways|scales}");
     config.service(all.get(list).post(create).put(update_all).delete(delete_all).done());
     // Names of gateways contain slashes: the whole rest of the path is the name.
-    for path in ["/{collection:blueprints|breeds|scales}/{name}", "/{collection:gateways}/{name:.+}"] {
+    for path in
+        ["/{collection:blueprints|breeds|scales}/{name}", "/{collection:gateways}/{name:.+}"]
+    {
         config.service(Route::at(path).get(get).put(update).delete(delete).done());
     }
     let path = "/{later:conditions|escalations|slas|workflows|routes|rewrites|templates|docker-compose}{rest:(/.*)?}";
@@ -31,7 +33,9 @@ async fn list(request: Request) -> Answer {
     let paging = Paging::read(&request.parameters)?;
     let state = request.running()?.store.state();
     let (names, total) = names(&state, kind, paging);
-    let items = names.into_iter().filter_map(|name| dsl::representation(&state, &ArtifactKey::new(kind, name)));
+    let items = names
+        .into_iter()
+        .filter_map(|name| dsl::representation(&state, &ArtifactKey::new(kind, name)));
     Ok(request.page(paging, items.collect(), total))
 }
 
@@ -39,16 +43,19 @@ async fn get(request: Request) -> Answer {
     let key = key(&request)?;
     refuse_references(&request, key.kind)?;
     let state = request.running()?.store.state();
-    let visible = key.kind != Kind::Gateway || state.gateways().get(&key.name).is_some_and(|gateway| gateway.published);
-    match dsl::representation(&state, &key).filter(|_| visible) {
+    match dsl::representation(&state, &key) {
         Some(document) => Ok(request.document(StatusCode::OK, state.revision(&key), &document)),
-        None => Err(Failure::not_found(format!("there is no {} '{}'", key.kind.singular(), key.name))),
+        None => {
+            Err(Failure::not_found(format!("there is no {} '{}'", key.kind.singular(), key.name)))
+        }
     }
 }
 
 async fn create(request: Request) -> Answer {
     let wishes = stored_all(&request, Verb::Create)?;
-    request.write(&wishes.0, wishes.1, Writing { status: StatusCode::CREATED, existing: false }).await
+    request
+        .write(&wishes.0, wishes.1, Writing { status: StatusCode::CREATED, existing: false })
+        .await
 }
 
 async fn update_all(request: Request) -> Answer {
@@ -91,14 +98,17 @@ fn stored_all(request: &Request, verb: Verb) -> Result<(Documents, Vec<Wish>), F
     let documents = Documents::read(&request.body)?;
     required(&documents)?;
     let options = request.options(None);
-    let wishes = documents.map(|node| documents::store(node, kind, &options, documents.submission(node, verb)))?;
+    let wishes = documents
+        .map(|node| documents::store(node, kind, &options, documents.submission(node, verb)))?;
     Ok((documents, wishes))
 }
 
 fn kind(request: &Request) -> Result<Kind, Failure> {
     let collection = request.path("collection")?;
     let kind = Kind::ALL.into_iter().find(|kind| kind.collection() == collection);
-    kind.ok_or_else(|| Failure::internal(format!("the routes let the collection '{collection}' through")))
+    kind.ok_or_else(|| {
+        Failure::internal(format!("the routes let the collection '{collection}' through"))
+    })
 }
 
 fn key(request: &Request) -> Result<ArtifactKey, Failure> {
@@ -128,7 +138,8 @@ fn refuse_references(request: &Request, kind: Kind) -> Result<(), Failure> {
     for name in ["expand_references", "only_references"] {
         if request.parameters.boolean(name)? {
             let detail = format!("parameter '{name}' belongs to a later release of Segue");
-            return Err(Failure::new(ProblemKind::NotSupported, detail).hint("leave it out to get references as they were written"));
+            return Err(Failure::new(ProblemKind::NotSupported, detail)
+                .hint("leave it out to get references as they were written"));
         }
     }
     Ok(())

@@ -25,7 +25,8 @@ const LAST_EVENT_ID: header::HeaderName = header::HeaderName::from_static("last-
 const RETRY_AFTER_SECONDS: &str = "5";
 
 pub(super) async fn events(request: Request) -> Answer {
-    let query = Query { time: Default::default(), ..events::query(&request.body, &request.parameters)? };
+    let query =
+        Query { time: Default::default(), ..events::query(&request.body, &request.parameters)? };
     let store = &request.running()?.store;
     let last = store.log().last();
     let after = match request.header(&LAST_EVENT_ID)?.or(request.parameters.first("from")) {
@@ -35,8 +36,13 @@ pub(super) async fn events(request: Request) -> Answer {
     let service = &request.service;
     let permit = Arc::clone(&service.streams).try_acquire_owned().map_err(|_| {
         let limit = service.config.settings.api.sse.streams_max;
-        let failure = Failure::new(ProblemKind::TooManyRequests, format!("{limit} event streams are open already"));
-        failure.hint("close one, or raise api.sse.streams_max").header(header::RETRY_AFTER, RETRY_AFTER_SECONDS)
+        let failure = Failure::new(
+            ProblemKind::TooManyRequests,
+            format!("{limit} event streams are open already"),
+        );
+        failure
+            .hint("close one, or raise api.sse.streams_max")
+            .header(header::RETRY_AFTER, RETRY_AFTER_SECONDS)
     })?;
     let frames = Frames {
         records: store.subscribe(after),
@@ -55,7 +61,8 @@ pub(super) async fn events(request: Request) -> Answer {
 fn position(text: &str) -> Result<Position, Failure> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if !digits {
-        let failure = Failure::parameter(format!("'{text}' is no position in the stream of events"));
+        let failure =
+            Failure::parameter(format!("'{text}' is no position in the stream of events"));
         return Err(failure.hint("give the id of the last event seen, or 0 for all"));
     }
     Ok(Position(text.parse().unwrap_or(u64::MAX)))

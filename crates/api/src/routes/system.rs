@@ -49,14 +49,16 @@ async fn configuration_of(request: Request) -> Answer {
     let key = key.strip_prefix("vamp.").or_else(|| key.strip_prefix("segue.")).unwrap_or(&key);
     let pointer = format!("/{}", key.replace('.', "/"));
     let found = request.service.config.document.pointer(&pointer);
-    let value = found.ok_or_else(|| Failure::not_found(format!("there is no setting '{asked}'")))?;
+    let value =
+        found.ok_or_else(|| Failure::not_found(format!("there is no setting '{asked}'")))?;
     let document = Value::Object(Map::from_iter([(key.to_owned(), value.clone())]));
     Ok(request.document(StatusCode::OK, None, &document))
 }
 
 #[expect(clippy::unused_async, reason = "routes are asynchronous functions")]
 async fn haproxy_without_version(_request: Request) -> Answer {
-    Err(Failure::parameter("the version is missing").hint("GET /haproxy/{version}, see gateway_driver of GET /info"))
+    Err(Failure::parameter("the version is missing")
+        .hint("GET /haproxy/{version}, see gateway_driver of GET /info"))
 }
 
 async fn haproxy(request: Request) -> Answer {
@@ -76,10 +78,15 @@ async fn generated(request: Request) -> Answer {
 async fn configuration_text(request: &Request, version: &str) -> Answer {
     let running = request.running()?;
     if running.configuration_version != version {
-        let detail = format!("a configuration is generated for '{}', not '{version}'", running.configuration_version);
+        let detail = format!(
+            "a configuration is generated for '{}', not '{version}'",
+            running.configuration_version
+        );
         return Err(Failure::not_found(detail));
     }
-    Ok(HttpResponse::Ok().content_type("text/plain; charset=utf-8").body(running.gateways.text().await))
+    Ok(HttpResponse::Ok()
+        .content_type("text/plain; charset=utf-8")
+        .body(running.gateways.text().await))
 }
 
 #[expect(clippy::unused_async, reason = "routes are asynchronous functions")]

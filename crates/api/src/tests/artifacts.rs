@@ -23,10 +23,14 @@ async fn a_breed_is_created_read_updated_and_deleted() {
     assert_eq!(segue.post("/api/v1/breeds", BREED).await.headers["etag"], tag);
     let changed = BREED.replace("acme/web:1", "acme/web:2");
     let updated = segue.put("/api/v1/breeds/web:1", &changed).await;
-    assert_eq!((updated.status, &updated.json()["deployable"]["definition"]), (200, &json!("acme/web:2")));
+    assert_eq!(
+        (updated.status, &updated.json()["deployable"]["definition"]),
+        (200, &json!("acme/web:2"))
+    );
     assert_ne!(updated.headers["etag"], tag);
 
-    let stale = segue.client.send("PUT", "/api/v1/breeds/web:1", &[("If-Match", &tag)], BREED).await;
+    let stale =
+        segue.client.send("PUT", "/api/v1/breeds/web:1", &[("If-Match", &tag)], BREED).await;
     assert_eq!(stale.problem(), (412, "precondition-failed".to_owned()));
     let any = segue.client.send("PUT", "/api/v1/breeds/web:1", &[("If-Match", "*")], BREED).await;
     assert_eq!(any.status, 200, "{any:?}");
@@ -35,7 +39,10 @@ async fn a_breed_is_created_read_updated_and_deleted() {
     assert_eq!((removed.status, &removed.body[..]), (204, ""));
     assert_eq!(segue.delete("/api/v1/breeds/web:1", "").await.status, 204);
     assert_eq!(segue.get("/api/v1/breeds/web:1").await.problem(), (404, "not-found".to_owned()));
-    assert_eq!(segue.put("/api/v1/breeds/web:1", BREED).await.problem(), (404, "not-found".to_owned()));
+    assert_eq!(
+        segue.put("/api/v1/breeds/web:1", BREED).await.problem(),
+        (404, "not-found".to_owned())
+    );
     segue.stop().await;
 }
 
@@ -59,15 +66,19 @@ async fn several_documents_are_stored_together_or_not_at_all() {
     let second = BREED.replace("web:1", "web:2");
     let both = segue.post("/api/v1/breeds", &format!("{BREED}---\n{second}")).await;
     assert_eq!(both.status, 201, "{both:?}");
-    let names: Vec<_> = both.json().as_array().unwrap().iter().map(|breed| breed["name"].clone()).collect();
+    let names: Vec<_> =
+        both.json().as_array().unwrap().iter().map(|breed| breed["name"].clone()).collect();
     assert_eq!(names, ["web:1", "web:2"]);
 
     let third = BREED.replace("web:1", "web:3");
-    let refused = segue.post("/api/v1/breeds", &format!("{third}---\nname: web:4\ndeployable: x\nprots: {{}}\n")).await;
+    let refused = segue
+        .post("/api/v1/breeds", &format!("{third}---\nname: web:4\ndeployable: x\nprots: {{}}\n"))
+        .await;
     assert_eq!(refused.status, 400, "{refused:?}");
-    let unknown = refused.json()["errors"].as_array().unwrap().iter().any(|error| {
-        error["pointer"] == "/1/prots" && error["line"] == 7 && error["column"] == 1
-    });
+    let unknown =
+        refused.json()["errors"].as_array().unwrap().iter().any(|error| {
+            error["pointer"] == "/1/prots" && error["line"] == 7 && error["column"] == 1
+        });
     assert!(unknown, "{refused:?}");
     assert_eq!(segue.get("/api/v1/breeds/web:3").await.status, 404);
 
@@ -83,7 +94,11 @@ async fn documents_of_mixed_kinds_and_their_problems() {
     let segue = Running::start().await;
     let body = "kind: scale\nname: small\ncpu: 0.2\nmemory: 64MB\n---\nkind: breed\nname: web:1\ndeployable: a\n";
     let created = segue.post("/api/v1", body).await;
-    assert_eq!((created.status, created.json().as_array().map(Vec::len)), (202, Some(2)), "{created:?}");
+    assert_eq!(
+        (created.status, created.json().as_array().map(Vec::len)),
+        (202, Some(2)),
+        "{created:?}"
+    );
     let put = segue.put("/api/v1/", "{kind: breed, name: web:9, deployable: a}").await;
     assert_eq!((put.status, &put.json()["name"]), (202, &json!("web:9")));
     let check = async |body: &str, kind: &str| {
@@ -108,7 +123,8 @@ async fn lists_come_in_pages() {
     let breeds: Vec<String> = (10..15).map(|n| format!("{{name: b{n}, deployable: d}}")).collect();
     segue.post("/api/v1/breeds", &format!("[{}]", breeds.join(", "))).await;
     let page = segue.get("/api/v1/breeds?per_page=2&page=2&x=a%20b").await;
-    let names: Vec<_> = page.json().as_array().unwrap().iter().map(|breed| breed["name"].clone()).collect();
+    let names: Vec<_> =
+        page.json().as_array().unwrap().iter().map(|breed| breed["name"].clone()).collect();
     assert_eq!(names, ["b12", "b13"]);
     assert_eq!(page.headers["x-total-count"], "5");
     let link = |relation: &str, page: u64| {
@@ -117,7 +133,10 @@ async fn lists_come_in_pages() {
     let links = [link("first", 1), link("prev", 1), link("next", 3), link("last", 3)].join(", ");
     assert_eq!(page.headers["link"], links);
     assert_eq!(segue.get("/api/v1/breeds?page=9").await.json(), json!([]));
-    assert_eq!(segue.get("/api/v1/breeds?page=x").await.problem(), (400, "invalid-parameter".to_owned()));
+    assert_eq!(
+        segue.get("/api/v1/breeds?page=x").await.problem(),
+        (400, "invalid-parameter".to_owned())
+    );
     segue.stop().await;
 }
 

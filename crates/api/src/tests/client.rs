@@ -33,7 +33,13 @@ impl Client {
         Self { address }
     }
 
-    pub(super) async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Reply {
+    pub(super) async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> Reply {
         let mut stream = self.open(method, path, headers, body).await;
         let mut body = Vec::new();
         tokio::time::timeout(LIMIT, stream.reader.read_to_end(&mut body)).await.unwrap().unwrap();
@@ -41,8 +47,15 @@ impl Client {
         Reply { status, headers: stream.headers, body: String::from_utf8_lossy(&body).into_owned() }
     }
 
-    pub(super) async fn open(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Stream {
-        let mut request = format!("{method} {path} HTTP/1.1\r\nHost: segue.test\r\nConnection: close\r\n");
+    pub(super) async fn open(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> Stream {
+        let mut request =
+            format!("{method} {path} HTTP/1.1\r\nHost: segue.test\r\nConnection: close\r\n");
         for (name, value) in headers {
             write!(request, "{name}: {value}\r\n").unwrap();
         }
@@ -65,7 +78,10 @@ impl Client {
 impl Stream {
     pub(super) async fn line(&mut self) -> String {
         let mut line = String::new();
-        tokio::time::timeout(LIMIT, self.reader.read_line(&mut line)).await.expect("a line in time").unwrap();
+        tokio::time::timeout(LIMIT, self.reader.read_line(&mut line))
+            .await
+            .expect("a line in time")
+            .unwrap();
         line.trim_end().to_owned()
     }
 
@@ -73,7 +89,9 @@ impl Stream {
     pub(super) async fn field(&mut self, start: &str) -> Option<String> {
         loop {
             let mut line = String::new();
-            let read = tokio::time::timeout(LIMIT, self.reader.read_line(&mut line)).await.expect("a line in time");
+            let read = tokio::time::timeout(LIMIT, self.reader.read_line(&mut line))
+                .await
+                .expect("a line in time");
             if read.unwrap() == 0 {
                 return None;
             }

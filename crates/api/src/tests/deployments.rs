@@ -30,7 +30,10 @@ async fn a_deployment_is_made_scaled_and_taken_away() {
     assert_eq!(breeds.status, 200);
 
     let scale = "/api/v1/deployments/shop/clusters/web/services/web:1/scale";
-    assert_eq!(segue.get(scale).await.json(), json!({"cpu": 0.2, "memory": "64.00MB", "instances": 2}));
+    assert_eq!(
+        segue.get(scale).await.json(),
+        json!({"cpu": 0.2, "memory": "64.00MB", "instances": 2})
+    );
     let scaled = segue.put(scale, "{cpu: 0.2, memory: 64MB, instances: 3}").await;
     assert_eq!((scaled.status, &scaled.json()["instances"]), (202, &json!(3)));
     deployed.field("data: ").await.expect("the service is scaled");
@@ -40,7 +43,10 @@ async fn a_deployment_is_made_scaled_and_taken_away() {
     assert_eq!(segue.put(scale, "nosuch").await.problem(), (400, "artifact-not-found".to_owned()));
 
     let other = BLUEPRINT.replace("name: shop", "name: other");
-    assert_eq!(segue.put("/api/v1/deployments/shop", &other).await.problem().1, "inconsistent-artifact-name");
+    assert_eq!(
+        segue.put("/api/v1/deployments/shop", &other).await.problem().1,
+        "inconsistent-artifact-name"
+    );
     let blueprint = format!("kind: blueprint{other}");
     assert_eq!(segue.put("/api/v1/deployments/shop", &blueprint).await.status, 202);
 
@@ -50,6 +56,9 @@ async fn a_deployment_is_made_scaled_and_taken_away() {
     let mut gone = segue.client.open("GET", gone, &[], "").await;
     let export = segue.get("/api/v1/deployments/shop?as_blueprint=true").await;
     assert_eq!(export.json()["kind"], "blueprint");
+    let references =
+        segue.get("/api/v1/deployments/shop?as_blueprint=true&only_references=true").await.json();
+    assert_eq!(references["clusters"]["web"]["services"][0]["breed"], json!({"ref": "web:1"}));
     let deleted = segue.delete("/api/v1/deployments/shop", &export.body).await;
     assert_eq!((deleted.status, &deleted.body[..]), (202, ""), "{deleted:?}");
     gone.field("data: ").await.expect("the deployment is gone");
@@ -68,7 +77,10 @@ async fn posted_deployments_get_names() {
     let name = created.json()["name"].as_str().unwrap().to_owned();
     assert_eq!(name.len(), 36, "{name}");
     let list = segue.get("/api/v1/deployments").await;
-    assert_eq!((&list.json()[0]["name"], &list.headers["x-total-count"][..]), (&Value::from(name), "1"));
+    assert_eq!(
+        (&list.json()[0]["name"], &list.headers["x-total-count"][..]),
+        (&Value::from(name), "1")
+    );
     let taken = segue.post("/api/v1/deployments", BLUEPRINT).await;
     assert_eq!(taken.problem().1, "unavailable-gateway-port");
     let later = segue.get("/api/v1/deployments/shop/clusters/web/sla").await;

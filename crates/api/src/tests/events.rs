@@ -7,12 +7,16 @@ use serde_json::json;
 #[tokio::test]
 async fn events_are_posted_and_queried() {
     let segue = Running::start().await;
-    let posted = segue.post("/api/v1/events", "{tags: ['a:b', c], value: {n: 1}, type: mine}").await;
+    let posted =
+        segue.post("/api/v1/events", "{tags: ['a:b', c], value: {n: 1}, type: mine}").await;
     assert_eq!(posted.status, 201, "{posted:?}");
     let event = posted.json();
     assert_eq!(event["tags"], json!(["a:b", "a", "c"]));
     assert_eq!((&event["value"], &event["type"]), (&json!({"n": 1}), &json!("mine")));
-    assert!(event["timestamp"].as_str().is_some_and(|text| text.len() == 24 && text.ends_with('Z')), "{event}");
+    assert!(
+        event["timestamp"].as_str().is_some_and(|text| text.len() == 24 && text.ends_with('Z')),
+        "{event}"
+    );
     segue.post("/api/v1/events", "{tags: a}").await;
 
     let all = segue.get("/api/v1/events?tag=a").await;
@@ -21,10 +25,17 @@ async fn events_are_posted_and_queried() {
     assert_eq!(segue.get("/api/v1/events?tag=a&tags=c").await.json(), json!([event]));
     assert_eq!(segue.get("/api/v1/events?type=mine&timestamp=x").await.json(), json!([event]));
     let body = "{tags: ['a:b'], timestamp: {lte: now}}";
-    assert_eq!(segue.client.send("GET", "/api/v1/events?tag=nosuch", &[], body).await.json(), json!([event]));
+    assert_eq!(
+        segue.client.send("GET", "/api/v1/events?tag=nosuch", &[], body).await.json(),
+        json!([event])
+    );
 
     let check = async |body: &str, kind: &str| {
-        assert_eq!(segue.post("/api/v1/events", body).await.problem(), (400, kind.to_owned()), "{body}");
+        assert_eq!(
+            segue.post("/api/v1/events", body).await.problem(),
+            (400, kind.to_owned()),
+            "{body}"
+        );
     };
     check("{value: 1}", "missing-path-value").await;
     check("{tags: []}", "no-tag-event").await;
@@ -50,7 +61,10 @@ async fn the_archive_holds_what_was_sent() {
 #[tokio::test]
 async fn a_stream_goes_on_where_it_was_left() {
     let segue = Running::start().await;
-    let mut live = segue.client.open("GET", "/api/v1/events/stream?tag=a", &[("Accept-Encoding", "gzip")], "").await;
+    let mut live = segue
+        .client
+        .open("GET", "/api/v1/events/stream?tag=a", &[("Accept-Encoding", "gzip")], "")
+        .await;
     assert_eq!(live.headers["content-type"], "text/event-stream");
     assert!(!live.headers.contains_key("content-encoding"), "{:?}", live.headers);
     let first = segue.post("/api/v1/events", "{tags: [a], value: 1, type: mine}").await.json();

@@ -7,8 +7,10 @@ use serde_json::json;
 #[tokio::test]
 async fn answers_are_json_or_yaml() {
     let segue = Running::start().await;
-    let yaml = [("Accept", "application/x-yaml"), ("Content-Type", "application/json; charset=utf-8")];
-    let created = segue.client.send("POST", "/api/v1/breeds", &yaml, "name: web:1\ndeployable: a\n").await;
+    let yaml =
+        [("Accept", "application/x-yaml"), ("Content-Type", "application/json; charset=utf-8")];
+    let created =
+        segue.client.send("POST", "/api/v1/breeds", &yaml, "name: web:1\ndeployable: a\n").await;
     assert_eq!(created.status, 201);
     assert!(created.body.starts_with("name: web:1\nkind: breed\n"), "{created:?}");
     let problem = segue.client.send("GET", "/api/v1/breeds/nosuch", &yaml, "").await;
@@ -16,9 +18,11 @@ async fn answers_are_json_or_yaml() {
     let foreign = segue.client.send("GET", "/api/v1/breeds", &[("Accept", "text/html")], "").await;
     assert_eq!(foreign.problem(), (406, "not-acceptable".to_owned()));
     assert_eq!(foreign.headers["content-type"], "application/problem+json");
-    let foreign = segue.client.send("POST", "/api/v1/breeds", &[("Content-Type", "text/plain")], "a").await;
+    let foreign =
+        segue.client.send("POST", "/api/v1/breeds", &[("Content-Type", "text/plain")], "a").await;
     assert_eq!(foreign.problem(), (415, "unsupported-media-type".to_owned()));
-    let compressed = segue.client.send("GET", "/api/v1/info", &[("Accept-Encoding", "gzip")], "").await;
+    let compressed =
+        segue.client.send("GET", "/api/v1/info", &[("Accept-Encoding", "gzip")], "").await;
     assert_eq!(compressed.headers["content-encoding"], "gzip");
     segue.stop().await;
 }
@@ -27,7 +31,8 @@ async fn answers_are_json_or_yaml() {
 async fn bodies_are_limited() {
     let settings = vec![Setting::flag("api.max_body", json!("1 KiB"))];
     let segue = Running::start_with(tempfile::tempdir().unwrap(), settings).await;
-    let refused = segue.post("/api/v1/events", &format!("{{tags: [a], value: {}}}", "x".repeat(1024))).await;
+    let refused =
+        segue.post("/api/v1/events", &format!("{{tags: [a], value: {}}}", "x".repeat(1024))).await;
     assert_eq!(refused.problem(), (413, "payload-too-large".to_owned()));
     segue.stop().await;
 }
@@ -45,7 +50,12 @@ async fn paths_and_methods() {
     let head = segue.client.send("HEAD", "/api/v1/breeds", &[], "").await;
     assert_eq!((head.status, &head.body[..]), (200, ""));
     assert_eq!(head.headers["x-total-count"], "0");
-    for path in ["/api/v1/slas", "/api/v1/conditions/x", "/api/v1/sla", "/api/v1/breeds?expand_references=true"] {
+    for path in [
+        "/api/v1/slas",
+        "/api/v1/conditions/x",
+        "/api/v1/sla",
+        "/api/v1/breeds?expand_references=true",
+    ] {
         assert_eq!(segue.get(path).await.problem(), (400, "not-supported".to_owned()), "{path}");
     }
     assert!(segue.get("/api/v1/breeds").await.headers.contains_key("x-request-id"));
@@ -59,7 +69,11 @@ async fn browsers_of_every_origin_may_ask() {
     let asked = segue.client.send("GET", "/api/v1/breeds", &[origin], "").await;
     assert_eq!(asked.headers["access-control-allow-origin"], "http://ui.test");
     assert_eq!(asked.headers["access-control-allow-credentials"], "true");
-    let headers = [origin, ("Access-Control-Request-Method", "PUT"), ("Access-Control-Request-Headers", "x-mine")];
+    let headers = [
+        origin,
+        ("Access-Control-Request-Method", "PUT"),
+        ("Access-Control-Request-Headers", "x-mine"),
+    ];
     let preflight = segue.client.send("OPTIONS", "/api/v1/breeds/x", &headers, "").await;
     assert_eq!((preflight.status, &preflight.body[..]), (200, ""), "{preflight:?}");
     assert!(preflight.headers["access-control-allow-methods"].contains("PUT"));
@@ -87,7 +101,10 @@ async fn the_service_tells_of_itself() {
     assert_eq!(segue.get("/api/v1/sync").await.status, 202);
     for path in ["/api/v1/haproxy/2.6", "/api/v1/vga/haproxy/2.6/configuration"] {
         let text = segue.get(path).await;
-        assert!(text.status == 200 && text.headers["content-type"].starts_with("text/plain"), "{text:?}");
+        assert!(
+            text.status == 200 && text.headers["content-type"].starts_with("text/plain"),
+            "{text:?}"
+        );
     }
     assert_eq!(segue.get("/api/v1/haproxy/1.0").await.status, 404);
     assert_eq!(segue.get("/api/v1/haproxy").await.status, 400);
