@@ -1,0 +1,171 @@
+//! Lays settings over the defaults, one by one, so that a wrong one is named with the place where it stands.
+
+use super::{Config, ConfigError, DEFAULTS, Settings};
+use segue_domain::dsl::{self, Node};
+use serde_json::Value;
+
+/// What environment variables begin with.
+const PREFIX: &str = "SEGUE_";
+
+/// One value for one key.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Setting {
+    /// The key, `section.key`.
+    pub key: String,
+    /// The value.
+    pub value: Value,
+    /// Where it stands, for messages.
+    pub origin: String,
+}
+
+impl Setting {
+    /// A value given on the command line.
+    pub fn flag(key: &str, value: Value) -> Self {
+        Self { key: key.to_owned(), value, origin: "command line".to_owned() }
+    }
+}
+
+/// Settings on top of one another.
+#[derive(Clone, Debug)]
+pub struct Layers {
+    document: Value,
+    /// All keys, dotted.
+    keys: Vec<String>,
+}
+
+impl Layers {
+    /// The embedded defaults alone.
+    pub fn defaults() -> Self {
+        let document = dsl::document(DEFAULTS)
+            .expect("the embedded defaults parse, a test reads them")
+            .to_json();
+        let keys = flatten(&document).into_iter().map(|(key, _)| key).collect();
+        Self { document, keys }
+    }
+
+    /// Adds the settings of a YAML text; an empty one adds none.
+    pub fn file(&mut self, name: &str, text: &str) -> Result<(), ConfigError> {
+        let malformed = |reason: String| ConfigError::Malformed { origin: name.to_owned(), reason };
+        let documents = dsl::documents(text).map_err(|problems| {
+            let place = problems
+                .first()
+                .place
+                .map(|place| format!("line {}: ", place.line))
+                .unwrap_or_default();
+            malformed(format!("{place}{problems}"))
+        })?;
+        let document = match &documents[..] {
+            [] => return Ok(()),
+            [document] => document,
+            more => {
+                return Err(malformed(format!("one document is expected, found {}", more.len())));
+            }
+        };
+        let content = document.to_json();
+        if !content.is_object() {
+            return Err(malformed("a map of settings is expected".to_owned()));
+        }
+        for (key, value) in self.settings(&content) {
+            let origin = match line(document, &key) {
+                Some(line) => format!("{name}, line {line}"),
+                None => name.to_owned(),
+            };
+            self.set(Setting { key, value, origin })?;
+        }
+        Ok(())
+    }
+
+    /// Adds the variables that begin with `SEGUE_`; `__` separates sections.
+    pub fn environment(
+        &mut self,
+        variables: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<(), ConfigError> {
+        for (name, text) in variables {
+            let Some(key) = name.strip_prefix(PREFIX) else { continue };
+            let key = key.to_ascii_lowercase().replace("__", ".");
+            let value = dsl::document(&text)
+                .map_or_else(|_| Value::String(text.clone()), |node| node.to_json());
+            self.set(Setting { key, value, origin: name })?;
+        }
+        Ok(())
+    }
+
+    /// Adds one setting.
+    pub fn set(&mut self, setting: Setting) -> Result<(), ConfigError> {
+        let Setting { key, value, origin } = setting;
+        if !self.keys.contains(&key) {
+            return Err(self.unknown(key, &value, origin));
+        }
+        let pointer = format!("/{}", key.replace('.', "/"));
+        let place =
+            self.document.pointer_mut(&pointer).expect("known keys are those of the document");
+        *place = value.clone();
+        match serde_json::from_value::<Settings>(self.document.clone()) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(ConfigError::Value {
+                origin,
+                key,
+                value: value.to_string(),
+                reason: error.to_string(),
+            }),
+        }
+    }
+
+    /// The configuration that all layers make.
+    pub fn finish(self) -> Result<Config, ConfigError> {
+        let settings = serde_json::from_value(self.document.clone()).map_err(|error| {
+            ConfigError::Malformed { origin: "defaults".to_owned(), reason: error.to_string() }
+        })?;
+        Ok(Config { settings, document: self.document })
+    }
+
+    /// The settings in `content`: what is a value in the defaults is a value here, whatever it holds.
+    fn settings(&self, content: &Value) -> Vec<(String, Value)> {
+        let mut settings = Vec::new();
+        collect(content, "", &|key| self.keys.iter().any(|known| known == key), &mut settings);
+        settings
+    }
+
+    fn unknown(&self, key: String, value: &Value, origin: String) -> ConfigError {
+        let section = format!("{key}.");
+        if self.keys.iter().any(|known| known.starts_with(&section)) {
+            let reason = "it is a section and holds keys of its own".to_owned();
+            return ConfigError::Value { origin, key, value: value.to_string(), reason };
+        }
+        let distance = |known: &&String| strsim::damerau_levenshtein(known, &key);
+        let nearest = self.keys.iter().min_by_key(distance);
+        let hint =
+            nearest.map(|nearest| format!(", did you mean '{nearest}'?")).unwrap_or_default();
+        ConfigError::UnknownKey { origin, key, hint }
+    }
+}
+
+/// All values of a nested map with dotted keys, in order.
+pub fn flatten(document: &Value) -> Vec<(String, Value)> {
+    let mut settings = Vec::new();
+    collect(document, "", &|_| false, &mut settings);
+    settings
+}
+
+fn collect(
+    value: &Value,
+    prefix: &str,
+    is_value: &dyn Fn(&str) -> bool,
+    settings: &mut Vec<(String, Value)>,
+) {
+    match value {
+        Value::Object(members) if !is_value(prefix) => {
+            for (key, value) in members {
+                let key = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
+                collect(value, &key, is_value, settings);
+            }
+        }
+        value => settings.push((prefix.to_owned(), value.clone())),
+    }
+}
+
+/// The line of `key`, or of the nearest section around it.
+fn line(document: &Node, key: &str) -> Option<usize> {
+    let pointer = format!("/{}", key.replace('.', "/"));
+    document.locate(&pointer).map(|place| place.line)
+}

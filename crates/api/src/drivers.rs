@@ -1,0 +1,169 @@
+//! Opens the doors to the outside that the configuration asks for.
+
+use crate::config::{ContainerDriverKind, GatewayDriverKind, Settings};
+use segue_workers::containers::ContainerDriver;
+use segue_workers::containers::docker::{self, DockerDriver};
+use segue_workers::containers::process::{self, ProcessDriver};
+use segue_workers::containers::simulated::SimulatedContainers;
+use segue_workers::driver;
+use segue_workers::gateways::GatewayDriver;
+use segue_workers::gateways::haproxy::{self, HaproxyDriver};
+use segue_workers::gateways::simulated::SimulatedGateways;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The label of the configuration when there is no program to ask.
+const VERSION_UNKNOWN: &str = "2.6";
+
+/// Why a driver cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum DriverError {
+    /// The program is not there.
+    #[error(
+        "HAProxy is not found as '{program}': install it, set gateway_driver.haproxy.program, or use --gateways simulated"
+    )]
+    NoHaproxy {
+        /// As configured.
+        program: PathBuf,
+    },
+    /// The driver says why.
+    #[error("driver '{name}' cannot start: {error}")]
+    Refused {
+        /// Which.
+        name: &'static str,
+        /// Its words.
+        error: driver::Error,
+    },
+}
+
+/// The doors to what runs, in the order of the configuration. Has to be called inside a Tokio runtime.
+pub fn containers(settings: &Settings) -> Result<Vec<Arc<dyn ContainerDriver>>, DriverError> {
+    settings.container_driver.kinds.iter().map(|kind| container(*kind, settings)).collect()
+}
+
+/// The door to processes.
+pub fn process(settings: &Settings) -> Result<ProcessDriver, DriverError> {
+    let own = &settings.container_driver.process;
+    let settings = process::Settings {
+        stop_timeout: own.stop_timeout.0,
+        ..process::Settings::new(settings.process_directory())
+    };
+    ProcessDriver::new(settings).map_err(|error| DriverError::Refused { name: "process", error })
+}
+
+/// How the HAProxy of this installation is run.
+pub fn haproxy_settings(settings: &Settings) -> haproxy::Settings {
+    let own = &settings.gateway_driver.haproxy;
+    let hosts = &settings.operation.gateway.virtual_hosts;
+    haproxy::Settings {
+        program: own.program.clone(),
+        directory: settings.haproxy_directory(),
+        bind_address: own.bind,
+        virtual_hosts_port: hosts.enabled.then_some(hosts.port),
+        stats_port: (own.stats_port != 0).then_some(own.stats_port),
+        ..haproxy::Settings::default()
+    }
+}
+
+/// The door to traffic, and the label of its configuration.
+pub async fn gateways(
+    settings: &Settings,
+) -> Result<(Arc<dyn GatewayDriver>, String), DriverError> {
+    let own = &settings.gateway_driver;
+    let found = find(&own.haproxy.program);
+    let kind = own.kind.unwrap_or_else(|| {
+        if found.is_some() {
+            return GatewayDriverKind::Haproxy;
+        }
+        let program = own.haproxy.program.display();
+        tracing::warn!(
+            "HAProxy is not found as '{program}': gateways are simulated, no traffic is routed"
+        );
+        GatewayDriverKind::Simulated
+    });
+    let version = match (&own.haproxy.version, &found) {
+        (Some(version), _) => version.clone(),
+        (None, Some(program)) => {
+            version(program).await.unwrap_or_else(|| VERSION_UNKNOWN.to_owned())
+        }
+        (None, None) => VERSION_UNKNOWN.to_owned(),
+    };
+    match kind {
+        GatewayDriverKind::Simulated => Ok((Arc::new(SimulatedGateways::default()), version)),
+        GatewayDriverKind::Haproxy if found.is_none() => {
+            Err(DriverError::NoHaproxy { program: own.haproxy.program.clone() })
+        }
+        GatewayDriverKind::Haproxy => {
+            let driver = HaproxyDriver::new(haproxy_settings(settings));
+            let driver = driver.map_err(|error| DriverError::Refused { name: "haproxy", error })?;
+            Ok((Arc::new(driver), version))
+        }
+    }
+}
+
+fn container(
+    kind: ContainerDriverKind,
+    settings: &Settings,
+) -> Result<Arc<dyn ContainerDriver>, DriverError> {
+    match kind {
+        ContainerDriverKind::Process => Ok(Arc::new(process(settings)?)),
+        ContainerDriverKind::Docker => {
+            let own = &settings.container_driver;
+            Ok(Arc::new(DockerDriver::new(docker::Settings {
+                socket: own.docker.socket.clone(),
+                host: own.docker.host.clone(),
+                label_namespace: own.label_namespace.clone(),
+                namespace: settings.namespace.clone(),
+                stop_timeout: own.process.stop_timeout.0,
+            })))
+        }
+        ContainerDriverKind::Simulated => {
+            let simulated = SimulatedContainers::new();
+            let clock = simulated.clone();
+            tokio::spawn(async move { clock.follow_clock().await });
+            Ok(Arc::new(simulated))
+        }
+    }
+}
+
+/// Where `program` is: a path as it stands, a name below one of the directories of `PATH`.
+fn find(program: &Path) -> Option<PathBuf> {
+    if program.components().count() > 1 {
+        return program.is_file().then(|| program.to_owned());
+    }
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .map(|directory| directory.join(program))
+        .find(|candidate| candidate.is_file())
+}
+
+/// The program's own `major.minor`.
+async fn version(program: &Path) -> Option<String> {
+    let output = tokio::process::Command::new(program).arg("-v").output().await.ok()?;
+    major_minor(&String::from_utf8_lossy(&output.stdout))
+}
+
+fn major_minor(text: &str) -> Option<String> {
+    let (_, rest) = text.split_once("version ")?;
+    let mut parts = rest.split(|c: char| !c.is_ascii_digit());
+    let major = parts.next().filter(|part| !part.is_empty())?;
+    let minor = parts.next().filter(|part| !part.is_empty())?;
+    Some(format!("{major}.{minor}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_is_what_the_program_says() {
+        let check = |text: &str, expected: Option<&str>| {
+            assert_eq!(major_minor(text).as_deref(), expected, "{text}")
+        };
+        check("HAProxy version 2.6.12-1+deb12u4 2026/10/17 - https://haproxy.org/", Some("2.6"));
+        check("HA-Proxy version 1.8.8-1", Some("1.8"));
+        check("HAProxy version 3.0-dev1", Some("3.0"));
+        check("nonsense", None);
+        check("version x", None);
+    }
+}

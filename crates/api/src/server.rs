@@ -1,0 +1,197 @@
+//! Starts and stops the service: the HTTP server at once, store, drivers and workers once the log is replayed.
+
+use crate::config::Config;
+use crate::drivers::{self, DriverError};
+use crate::front;
+use crate::problem::Failure;
+use crate::request::refuse;
+use crate::routes;
+use crate::service::{Running, Service};
+use actix_cors::Cors;
+use actix_web::http::{Method, header};
+use actix_web::middleware::{Compress, from_fn};
+use actix_web::rt::net::TcpStream;
+use actix_web::{App, HttpRequest, HttpServer, web};
+use segue_domain::store::{OpenStoreError, Store};
+use segue_workers::Workers;
+use std::any::Any;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinHandle;
+
+/// How long requests under way may take once the service stops, in seconds.
+const DRAIN_SECONDS: u64 = 5;
+/// How long the workers may take to stop after that.
+const WORKERS_STOP: Duration = Duration::from_secs(3);
+/// How long a browser may remember the answer to a preflight request, in seconds.
+const CORS_MAX_AGE: usize = 1800;
+
+/// Why the service cannot run.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}: {reason}; choose another address with --listen")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system says.
+        reason: io::Error,
+    },
+    /// The HTTP server failed.
+    #[error("the HTTP server failed: {0}")]
+    Http(io::Error),
+    /// The log cannot be opened or read.
+    #[error(transparent)]
+    Store(#[from] OpenStoreError),
+    /// A driver cannot be opened.
+    #[error(transparent)]
+    Driver(#[from] DriverError),
+    /// A part of the program failed in a way that nobody foresaw.
+    #[error("the service failed unexpectedly: {0}")]
+    Unexpected(String),
+}
+
+/// A service that listens.
+pub struct Serving {
+    address: SocketAddr,
+    service: web::Data<Service>,
+    server: actix_web::dev::ServerHandle,
+    http: JoinHandle<io::Result<()>>,
+    starting: Option<JoinHandle<Result<(), ServeError>>>,
+}
+
+/// Listens at once; the log is replayed meanwhile, see [`Serving::ready`]. Has to be called inside a Tokio runtime.
+pub fn serve(config: Config) -> Result<Serving, ServeError> {
+    let api = &config.settings.api;
+    let wished = SocketAddr::new(api.interface, api.port);
+    let listening = |reason| ServeError::Listen { address: wished, reason };
+    let listener = TcpListener::bind(wished).map_err(listening)?;
+    let address = listener.local_addr().map_err(listening)?;
+    let threads = api.workers.get();
+    let write_timeout = api.sse.write_timeout.0;
+    let service = web::Data::new(Service::new(config));
+    let data = service.clone();
+    let http = HttpServer::new(move || {
+        App::new()
+            .app_data(data.clone())
+            .wrap(Compress::default())
+            .wrap(from_fn(front::pass))
+            .service(web::scope("/api/v1").wrap(cors()).configure(routes::configure))
+            .configure(routes::configure_probes)
+            .default_service(web::to(elsewhere))
+    });
+    let http = http
+        .workers(threads)
+        .disable_signals()
+        .shutdown_timeout(DRAIN_SECONDS)
+        .on_connect(move |connection, _| limit_blocked_writes(connection, write_timeout))
+        .listen(listener)
+        .map_err(ServeError::Http)?
+        .run();
+    let server = http.handle();
+    let starting = tokio::spawn(start(service.clone()));
+    tracing::info!("listening on http://{address}");
+    Ok(Serving { address, service, server, http: tokio::spawn(http), starting: Some(starting) })
+}
+
+impl Serving {
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Waits until the log is replayed and everything runs, or says why that will not happen.
+    pub async fn ready(&mut self) -> Result<(), ServeError> {
+        match self.starting.take() {
+            Some(starting) => {
+                starting.await.map_err(|error| ServeError::Unexpected(error.to_string()))?
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Finishes requests under way and stops everything but what runs outside: gateways and instances go on.
+    pub async fn stop(mut self) -> Result<(), ServeError> {
+        self.service.stopping.send_replace(true);
+        self.server.stop(true).await;
+        let stopped = self.http.await.map_err(|error| ServeError::Unexpected(error.to_string()))?;
+        if let Some(starting) = self.starting.take() {
+            starting.abort();
+        }
+        // The server is gone and its requests with it, so that nobody else holds what runs.
+        if let Some(running) = self.service.take().and_then(Arc::into_inner)
+            && tokio::time::timeout(WORKERS_STOP, running.workers.stop()).await.is_err()
+        {
+            tracing::warn!("the workers did not stop within {} s", WORKERS_STOP.as_secs());
+        }
+        stopped.map_err(ServeError::Http)
+    }
+}
+
+/// Replays the log, opens the drivers and starts the workers.
+async fn start(service: web::Data<Service>) -> Result<(), ServeError> {
+    let settings = &service.config.settings;
+    let (directory, rules) = (settings.log_directory(), settings.rules());
+    let began = std::time::Instant::now();
+    let store = tokio::task::spawn_blocking(move || Store::open(&directory, rules)).await;
+    let store = store.map_err(|error| ServeError::Unexpected(error.to_string()))??;
+    let (position, milliseconds) = (store.log().last(), began.elapsed().as_millis());
+    tracing::info!("replayed {position} records in {milliseconds} ms");
+    let containers = drivers::containers(settings)?;
+    let (gateways, version) = drivers::gateways(settings).await?;
+    let synchronisation = &settings.operation.synchronisation;
+    let workers = Workers::start(
+        store.clone(),
+        containers.clone(),
+        gateways.clone(),
+        segue_workers::Settings {
+            period: synchronisation.period.0,
+            initial_delay: synchronisation.initial_delay.0,
+            ready_for_deployment: synchronisation.timeout.ready_for_deployment.unless_zero(),
+            ready_for_undeployment: synchronisation.timeout.ready_for_undeployment.unless_zero(),
+            drain: settings.operation.drain.0,
+            network: settings.container_driver.network.clone(),
+            configuration_name: ("haproxy".to_owned(), version.clone()),
+        },
+    );
+    service.start(Running { store, workers, containers, gateways, configuration_version: version });
+    Ok(())
+}
+
+/// Every origin, echoed (wire, section 1).
+fn cors() -> Cors {
+    Cors::default()
+        .allow_any_origin()
+        .allow_any_header()
+        .allowed_methods([
+            Method::GET,
+            Method::POST,
+            Method::HEAD,
+            Method::OPTIONS,
+            Method::DELETE,
+            Method::PUT,
+        ])
+        .supports_credentials()
+        .expose_headers([
+            header::LINK,
+            header::HeaderName::from_static("x-total-count"),
+            header::ETAG,
+        ])
+        .max_age(CORS_MAX_AGE)
+}
+
+/// The operating system closes a connection that takes nothing for so long.
+fn limit_blocked_writes(connection: &dyn Any, limit: Duration) {
+    let Some(stream) = connection.downcast_ref::<TcpStream>() else { return };
+    let milliseconds = u32::try_from(limit.as_millis()).unwrap_or(u32::MAX);
+    if let Err(error) = rustix::net::sockopt::set_tcp_user_timeout(stream, milliseconds) {
+        tracing::debug!("a connection has no limit for blocked writes: {error}");
+    }
+}
+
+async fn elsewhere(http: HttpRequest) -> actix_web::HttpResponse {
+    let detail = format!("nothing is known at {}; the API is below /api/v1", http.path());
+    refuse(http, Failure::not_found(detail)).await
+}

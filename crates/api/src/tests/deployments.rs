@@ -1,0 +1,91 @@
+//! Deployments over HTTP, from the request to what runs, simulated.
+
+use super::Running;
+use serde_json::{Value, json};
+
+const BLUEPRINT: &str = "
+name: shop
+gateways: {9080: web/http}
+clusters:
+  web:
+    services:
+    - breed: {name: web:1, deployable: acme/web:1, ports: {http: 8000/http}}
+      scale: {cpu: 0.2, memory: 64MB, instances: 2}
+";
+
+#[tokio::test]
+async fn a_deployment_is_made_scaled_and_taken_away() {
+    let segue = Running::start().await;
+    let filter = "/api/v1/events/stream?tag=deployments:shop&tag=synchronisation:deployed&from=0";
+    let mut deployed = segue.client.open("GET", filter, &[], "").await;
+    let created = segue.put("/api/v1/deployments/shop", BLUEPRINT).await;
+    assert_eq!(created.status, 202, "{created:?}");
+    assert!(created.headers.contains_key("etag"));
+    deployed.field("data: ").await.expect("the service is deployed");
+    let read = segue.get("/api/v1/deployments/shop").await.json();
+    let service = &read["clusters"]["web"]["services"][0];
+    assert_eq!(service["status"]["phase"]["name"], "Done");
+    assert_eq!(service["instances"].as_array().map(Vec::len), Some(2));
+    let breeds = segue.get("/api/v1/breeds/web:1").await;
+    assert_eq!(breeds.status, 200);
+
+    let scale = "/api/v1/deployments/shop/clusters/web/services/web:1/scale";
+    assert_eq!(
+        segue.get(scale).await.json(),
+        json!({"cpu": 0.2, "memory": "64.00MB", "instances": 2})
+    );
+    let scaled = segue.put(scale, "{cpu: 0.2, memory: 64MB, instances: 3}").await;
+    assert_eq!((scaled.status, &scaled.json()["instances"]), (202, &json!(3)));
+    deployed.field("data: ").await.expect("the service is scaled");
+    let missing = "/api/v1/deployments/shop/clusters/web/services/web:2/scale";
+    assert_eq!(segue.get(missing).await.status, 404);
+    assert_eq!(segue.put(missing, "{cpu: 1, memory: 1GB}").await.status, 404);
+    assert_eq!(segue.put(scale, "nosuch").await.problem(), (400, "artifact-not-found".to_owned()));
+
+    let other = BLUEPRINT.replace("name: shop", "name: other");
+    assert_eq!(
+        segue.put("/api/v1/deployments/shop", &other).await.problem().1,
+        "inconsistent-artifact-name"
+    );
+    let blueprint = format!("kind: blueprint{other}");
+    assert_eq!(segue.put("/api/v1/deployments/shop", &blueprint).await.status, 202);
+
+    assert_eq!(segue.delete("/api/v1/deployments/shop", "").await.status, 202);
+    assert_eq!(segue.get("/api/v1/deployments/shop").await.status, 200);
+    let gone = "/api/v1/events/stream?tag=archiving:delete&tag=deployments:shop&from=0";
+    let mut gone = segue.client.open("GET", gone, &[], "").await;
+    let export = segue.get("/api/v1/deployments/shop?as_blueprint=true").await;
+    assert_eq!(export.json()["kind"], "blueprint");
+    let references =
+        segue.get("/api/v1/deployments/shop?as_blueprint=true&only_references=true").await.json();
+    assert_eq!(references["clusters"]["web"]["services"][0]["breed"], json!({"ref": "web:1"}));
+    let deleted = segue.delete("/api/v1/deployments/shop", &export.body).await;
+    assert_eq!((deleted.status, &deleted.body[..]), (202, ""), "{deleted:?}");
+    gone.field("data: ").await.expect("the deployment is gone");
+    assert_eq!(segue.get("/api/v1/deployments/shop").await.status, 404);
+    segue.stop().await;
+}
+
+#[tokio::test]
+async fn posted_deployments_get_names() {
+    let segue = Running::start().await;
+    let validated = segue.post("/api/v1/deployments?validate_only=true", BLUEPRINT).await;
+    assert_eq!(validated.status, 201, "{validated:?}");
+    assert_eq!(segue.get("/api/v1/deployments").await.json(), json!([]));
+    let created = segue.post("/api/v1/deployments", BLUEPRINT).await;
+    assert_eq!(created.status, 202);
+    let name = created.json()["name"].as_str().unwrap().to_owned();
+    assert_eq!(name.len(), 36, "{name}");
+    let list = segue.get("/api/v1/deployments").await;
+    assert_eq!(
+        (&list.json()[0]["name"], &list.headers["x-total-count"][..]),
+        (&Value::from(name), "1")
+    );
+    let taken = segue.post("/api/v1/deployments", BLUEPRINT).await;
+    assert_eq!(taken.problem().1, "unavailable-gateway-port");
+    let later = segue.get("/api/v1/deployments/shop/clusters/web/sla").await;
+    assert_eq!(later.problem(), (400, "not-supported".to_owned()));
+    let missing = segue.put("/api/v1/deployments/x", "{ref: nosuch}").await;
+    assert_eq!(missing.problem().1, "artifact-not-found");
+    segue.stop().await;
+}

@@ -1,0 +1,173 @@
+//! What can be done with a data directory while no service runs on it.
+
+use crate::config::Settings;
+use crate::drivers::{self, DriverError};
+use segue_domain::event::Position;
+use segue_domain::log::{Log, OpenError, ReadError};
+use segue_domain::state::State;
+use segue_domain::store::replay;
+use segue_workers::containers::ContainerDriver;
+use segue_workers::driver;
+use segue_workers::gateways::haproxy::HaproxyDriver;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The chunks of the second fold: primes, so that they meet record boundaries in ever other places.
+const CHUNKS: [usize; 8] = [1, 7, 2, 101, 13, 997, 3, 31];
+/// How long processes may take to go beyond the time that they are given to end.
+const GONE_MARGIN: Duration = Duration::from_secs(10);
+
+/// Why a tool does not do what it is for.
+#[derive(Debug, thiserror::Error)]
+pub enum ToolError {
+    /// There is no log.
+    #[error("there is no log in {0}: check --data")]
+    NoLog(PathBuf),
+    /// The log does not open.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The log does not read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// Two folds of the same log differ.
+    #[error(
+        "the folds differ: in one go {position} {whole}, in chunks {chunked_position} {chunked}; this is a defect of Segue, report it with the log"
+    )]
+    Differs {
+        /// The position of the first fold.
+        position: Position,
+        /// Its hash.
+        whole: String,
+        /// The position of the second fold.
+        chunked_position: Position,
+        /// Its hash.
+        chunked: String,
+    },
+    /// A driver cannot be opened.
+    #[error(transparent)]
+    Driver(#[from] DriverError),
+    /// A driver cannot do it.
+    #[error("driver '{name}' failed: {error}")]
+    Failed {
+        /// Which.
+        name: &'static str,
+        /// Its words.
+        error: driver::Error,
+    },
+    /// Processes that do not end.
+    #[error("still running after {seconds} s: {instances}; end them yourself")]
+    StillRunning {
+        /// How long they had.
+        seconds: u64,
+        /// Their names.
+        instances: String,
+    },
+}
+
+/// Folds the log and gives `<position> <hash>`; with `verify` twice, in one go and in chunks of changing size.
+pub fn fold(settings: &Settings, verify: bool) -> Result<String, ToolError> {
+    let log = open(&settings.log_directory())?;
+    let state = replay(&log)?;
+    let (position, whole) = (state.position(), state.hash());
+    if verify {
+        let chunked = fold_in_chunks(&log)?;
+        if chunked.hash() != whole || chunked.position() != position {
+            let (chunked_position, chunked) = (chunked.position(), chunked.hash());
+            return Err(ToolError::Differs { position, whole, chunked_position, chunked });
+        }
+    }
+    Ok(format!("{position} {whole}"))
+}
+
+/// Brings the log to this release's format. There is only one so far.
+pub fn migrate(settings: &Settings) -> Result<String, ToolError> {
+    let directory = settings.log_directory();
+    let log = open(&directory)?;
+    Ok(format!(
+        "{} holds {} records in format 1, the only one: nothing to do",
+        directory.display(),
+        log.last()
+    ))
+}
+
+/// Ends what a service left running on purpose: its HAProxy and its process instances. Says what was ended.
+pub async fn down(settings: &Settings) -> Result<String, ToolError> {
+    // Held until everything is down, so that no service starts meanwhile.
+    let _log = open(&settings.log_directory())?;
+    let stopped = stop_haproxy(settings).await?;
+    let instances =
+        if settings.process_directory().is_dir() { stop_processes(settings).await? } else { 0 };
+    let haproxy = if stopped { "HAProxy ended" } else { "HAProxy was never started here" };
+    Ok(format!("{haproxy}, {instances} process instances ended"))
+}
+
+fn open(directory: &Path) -> Result<Log, ToolError> {
+    if !directory.is_dir() {
+        return Err(ToolError::NoLog(directory.to_owned()));
+    }
+    Ok(Log::open(directory)?)
+}
+
+fn fold_in_chunks(log: &Log) -> Result<State, ReadError> {
+    let mut state = State::default();
+    for limit in CHUNKS.into_iter().cycle() {
+        let records = log.read(state.position(), limit)?;
+        if records.is_empty() {
+            break;
+        }
+        for record in records {
+            state.apply(&record);
+        }
+    }
+    Ok(state)
+}
+
+async fn stop_haproxy(settings: &Settings) -> Result<bool, ToolError> {
+    if !settings.haproxy_directory().is_dir() {
+        return Ok(false);
+    }
+    let failed = |error| ToolError::Failed { name: "haproxy", error };
+    let driver = HaproxyDriver::new(drivers::haproxy_settings(settings)).map_err(failed)?;
+    driver.shutdown().await.map_err(failed)?;
+    Ok(true)
+}
+
+async fn stop_processes(settings: &Settings) -> Result<usize, ToolError> {
+    let failed = |error| ToolError::Failed { name: "process", error };
+    let driver = drivers::process(settings)?;
+    let mut changes = driver.changes().subscribe();
+    let running = instances(&driver).await.map_err(failed)?;
+    for (deployment, instance) in &running {
+        driver.stop(deployment, instance).await.map_err(failed)?;
+    }
+    let limit = settings.container_driver.process.stop_timeout.0 + GONE_MARGIN;
+    let gone = async {
+        while !instances(&driver).await?.is_empty() {
+            // The sender lives in the driver, so this ends only with a change.
+            let _ = changes.changed().await;
+        }
+        Ok(())
+    };
+    match tokio::time::timeout(limit, gone).await {
+        Ok(gone) => gone.map_err(failed)?,
+        Err(_) => {
+            let left = instances(&driver).await.map_err(failed)?;
+            let names: Vec<String> = left.into_iter().map(|(_, instance)| instance).collect();
+            return Err(ToolError::StillRunning {
+                seconds: limit.as_secs(),
+                instances: names.join(", "),
+            });
+        }
+    }
+    Ok(running.len())
+}
+
+/// All instances with their deployments.
+async fn instances(driver: &dyn ContainerDriver) -> Result<Vec<(String, String)>, driver::Error> {
+    let mut found = Vec::new();
+    for deployment in driver.deployments().await? {
+        let observed = driver.observe(&deployment).await?;
+        found.extend(observed.into_iter().map(|instance| (deployment.clone(), instance.name)));
+    }
+    Ok(found)
+}
