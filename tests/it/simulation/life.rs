@@ -6,8 +6,8 @@ use rand::seq::IndexedRandom;
 use rand::{Rng, RngExt};
 use segue_domain::artifact::{
     Argument, Blueprint, BlueprintCluster, BlueprintGateway, BlueprintService, Breed,
-    BreedReference, Cpu, Deployable, Gateway, Intention, Memory, Metadata, Percentage, PhaseName,
-    Port, PortType, Route, RoutePath, Scale, ScaleReference, Traits,
+    BreedReference, Cpu, Deployable, Deployment, Gateway, Intention, Memory, Metadata, Percentage,
+    PhaseName, Port, PortType, Route, RoutePath, Scale, ScaleReference, Service, Traits,
 };
 use segue_domain::command::{Artifact, Command, Store, Submission, Verb};
 use segue_domain::dsl::DeploymentBody;
@@ -118,15 +118,22 @@ impl Life {
             }
         }
         assert!(running.is_empty(), "wanted by nobody: {running:?}\n{}", self.world.story());
-        assert_eq!(
-            self.world.served(),
-            configuration(&state),
-            "{}",
-            self.world.story()
-        );
+        assert_eq!(self.world.served(), configuration(&state), "{}", self.world.story());
         let replayed = replay(self.world.store.log()).expect("the log reads");
         assert_eq!(replayed, *state, "{}", self.world.story());
         assert_eq!(replayed.hash(), state.hash());
+    }
+
+    /// Whether a service depends on one that somebody scaled to nothing: that it waits, until the time-out, is right.
+    fn waits_for_ever(&self, deployment: &Deployment, service: &Service) -> bool {
+        let state = self.world.store.state();
+        let nothing_behind = service.breed.dependencies.values().any(|breed| {
+            segue_domain::state::satisfying(deployment, breed.name()).is_some_and(|(cluster, _)| {
+                let services = &deployment.clusters[cluster].services;
+                services.iter().all(|service| service.scale.instances == 0)
+            })
+        });
+        nothing_behind && state.dependencies_ready(deployment, service).is_err()
     }
 
     /// What holds at any time.

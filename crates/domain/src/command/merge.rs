@@ -347,9 +347,11 @@ fn external_path(deployment: &Deployment, path: &RoutePath, pointer: &str) -> Re
         [cluster, port] => (cluster, port),
         [own, cluster, port] if own == deployment.name => (cluster, port),
         _ => {
-            return Err(
-                wrong(format!("route '{}' is not of the form CLUSTER/PORT", path.as_str())).into()
-            );
+            return Err(wrong(format!(
+                "route '{}' is not of the form CLUSTER/PORT",
+                path.as_str()
+            ))
+            .into());
         }
     };
     let Some(found) = deployment.clusters.get(cluster) else {

@@ -44,7 +44,12 @@ impl DeploymentWorker {
         Self { deployment, drivers, settings, suffixes, pauses: Pauses::default() }
     }
 
-    fn plan(&mut self, state: &State, observed: &[(usize, ObservedInstance)], now: OffsetDateTime) -> Vec<Action> {
+    fn plan(
+        &mut self,
+        state: &State,
+        observed: &[(usize, ObservedInstance)],
+        now: OffsetDateTime,
+    ) -> Vec<Action> {
         let desired = Desired {
             state,
             deployment: &self.deployment,
