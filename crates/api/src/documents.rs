@@ -118,18 +118,13 @@ pub fn kind(node: &Node) -> Result<Option<Kind>> {
         let detail = format!("artifacts of kind '{given}' belong to a later release");
         return Err(Problem::new(ProblemKind::NotSupported, "/kind", detail).into());
     }
-    match Kind::ALL.into_iter().find(|kind| kind.singular() == given) {
-        Some(kind) => Ok(Some(kind)),
-        None => {
-            let kinds: Vec<&str> = Kind::ALL.iter().map(|kind| kind.singular()).collect();
-            let problem = Problem::new(
-                ProblemKind::UnexpectedArtifact,
-                "/kind",
-                format!("'{given}' is no kind of artifact"),
-            );
-            Err(problem.hint(format!("one of {}", kinds.join(", "))).into())
-        }
+    if let Some(kind) = Kind::ALL.into_iter().find(|kind| kind.singular() == given) {
+        return Ok(Some(kind));
     }
+    let kinds: Vec<&str> = Kind::ALL.iter().map(|kind| kind.singular()).collect();
+    let detail = format!("'{given}' is no kind of artifact");
+    let problem = Problem::new(ProblemKind::UnexpectedArtifact, "/kind", detail);
+    Err(problem.hint(format!("one of {}", kinds.join(", "))).into())
 }
 
 /// The kind and the name that a document gives itself, both required.
@@ -217,13 +212,8 @@ fn missing(field: &str, example: &str) -> Problem {
 }
 
 fn located(node: &Node, problem: Problem) -> Problem {
-    match problem.place {
-        Some(_) => problem,
-        None => {
-            let place = nearest(node, &problem.pointer);
-            problem.at(place)
-        }
-    }
+    let place = problem.place.or_else(|| nearest(node, &problem.pointer));
+    problem.at(place)
 }
 
 /// The place of the element at `pointer`, or of the nearest one around it that is written.

@@ -56,7 +56,8 @@ pub fn haproxy_settings(settings: &Settings) -> haproxy::Settings {
     let own = &settings.gateway_driver.haproxy;
     let hosts = &settings.operation.gateway.virtual_hosts;
     haproxy::Settings {
-        program: own.program.clone(),
+        // Whole, since HAProxy is started in a directory and an environment of its own.
+        program: find(&own.program).unwrap_or_else(|| own.program.clone()),
         directory: settings.haproxy_directory(),
         bind_address: own.bind,
         virtual_hosts_port: hosts.enabled.then_some(hosts.port),
@@ -158,7 +159,7 @@ mod tests {
     #[test]
     fn the_version_is_what_the_program_says() {
         let check = |text: &str, expected: Option<&str>| {
-            assert_eq!(major_minor(text).as_deref(), expected, "{text}")
+            assert_eq!(major_minor(text).as_deref(), expected, "{text}");
         };
         check("HAProxy version 2.6.12-1+deb12u4 2026/10/17 - https://haproxy.org/", Some("2.6"));
         check("HA-Proxy version 1.8.8-1", Some("1.8"));

@@ -82,11 +82,18 @@ fn main() -> Result<()> {
             logs::start(&config.settings.log).map_err(anyhow::Error::msg)?;
             runtime()?.block_on(run(config))
         }
-        Command::Replay { place, verify } => print(&tools::fold(&place.settings()?, verify)?),
-        Command::Migrate(place) => print(&tools::migrate(&place.settings()?)?),
+        Command::Replay { place, verify } => {
+            print(&tools::fold(&place.settings()?, verify)?);
+            Ok(())
+        }
+        Command::Migrate(place) => {
+            print(&tools::migrate(&place.settings()?)?);
+            Ok(())
+        }
         Command::Down(place) => {
             let settings = place.settings()?;
-            print(&runtime()?.block_on(tools::down(&settings))?)
+            print(&runtime()?.block_on(tools::down(&settings))?);
+            Ok(())
         }
         Command::ExampleService(options) => example_service::run(&options),
     }
@@ -160,7 +167,6 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
 }
 
 #[expect(clippy::print_stdout, reason = "the answer of a tool belongs on standard output")]
-fn print(line: &str) -> Result<()> {
+fn print(line: &str) {
     println!("{line}");
-    Ok(())
 }

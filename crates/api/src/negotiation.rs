@@ -113,10 +113,11 @@ fn mark_ambiguous(value: &mut Value) -> bool {
             true
         }
         Value::Array(items) => {
-            items.iter_mut().fold(false, |marked, item| mark_ambiguous(item) || marked)
+            // All are visited, not only those up to the first.
+            items.iter_mut().map(mark_ambiguous).filter(|marked| *marked).count() > 0
         }
         Value::Object(members) => {
-            members.values_mut().fold(false, |marked, member| mark_ambiguous(member) || marked)
+            members.values_mut().map(mark_ambiguous).filter(|marked| *marked).count() > 0
         }
         _ => false,
     }

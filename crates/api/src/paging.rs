@@ -46,8 +46,8 @@ impl Paging {
         let last = total.div_ceil(self.per_page).max(1);
         let previous = self.page.saturating_sub(1).clamp(1, last);
         let next = self.page.saturating_add(1).min(last);
-        let kept: String =
-            query.split('&').filter(|part| is_other(part)).map(|part| format!("{part}&")).collect();
+        let kept = query.split('&').filter(|part| is_other(part)).flat_map(|part| [part, "&"]);
+        let kept: String = kept.collect();
         let link = |relation: &str, page: u64| {
             format!("<{address}?{kept}per_page={}&page={page}>; rel={relation}", self.per_page)
         };
@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn pages_asked_for() {
         let check = |query: &str, expected: Option<(u64, u64)>| {
-            assert_eq!(read(query), expected, "{query}")
+            assert_eq!(read(query), expected, "{query}");
         };
         check("", Some((1, 30)));
         check("page=2&per_page=20", Some((2, 20)));

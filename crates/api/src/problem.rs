@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn every_type_has_its_status() {
         let check = |kind: ProblemKind, code: u16| {
-            assert_eq!(status(kind).as_u16(), code, "{}", kind.name())
+            assert_eq!(status(kind).as_u16(), code, "{}", kind.name());
         };
         check(ProblemKind::UnexpectedElement, 400);
         check(ProblemKind::ArtifactNotFound, 400);

@@ -148,18 +148,12 @@ async fn stop_processes(settings: &Settings) -> Result<usize, ToolError> {
         }
         Ok(())
     };
-    match tokio::time::timeout(limit, gone).await {
-        Ok(gone) => gone.map_err(failed)?,
-        Err(_) => {
-            let left = instances(&driver).await.map_err(failed)?;
-            let names: Vec<String> = left.into_iter().map(|(_, instance)| instance).collect();
-            return Err(ToolError::StillRunning {
-                seconds: limit.as_secs(),
-                instances: names.join(", "),
-            });
-        }
+    if let Ok(gone) = tokio::time::timeout(limit, gone).await {
+        return gone.map(|()| running.len()).map_err(failed);
     }
-    Ok(running.len())
+    let left = instances(&driver).await.map_err(failed)?;
+    let names: Vec<String> = left.into_iter().map(|(_, instance)| instance).collect();
+    Err(ToolError::StillRunning { seconds: limit.as_secs(), instances: names.join(", ") })
 }
 
 /// All instances with their deployments.

@@ -13,7 +13,6 @@ use std::time::Duration;
 const PING_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// 200 as long as the process answers.
-#[expect(clippy::unused_async, reason = "routes are asynchronous functions")]
 pub(super) async fn live(_request: Request) -> Answer {
     Ok(HttpResponse::Ok().content_type("text/plain").body("live\n"))
 }

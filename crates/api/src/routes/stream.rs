@@ -10,7 +10,7 @@ use actix_web::HttpResponse;
 use actix_web::http::header;
 use actix_web::web::Bytes;
 use futures::{Stream, StreamExt, stream};
-use segue_domain::event::{Position, Query, Record};
+use segue_domain::event::{Position, Query, Record, TimeRange};
 use segue_domain::log::Subscription;
 use segue_domain::problem::ProblemKind;
 use std::io;
@@ -26,7 +26,7 @@ const RETRY_AFTER_SECONDS: &str = "5";
 
 pub(super) async fn events(request: Request) -> Answer {
     let query =
-        Query { time: Default::default(), ..events::query(&request.body, &request.parameters)? };
+        Query { time: TimeRange::default(), ..events::query(&request.body, &request.parameters)? };
     let store = &request.running()?.store;
     let last = store.log().last();
     let after = match request.header(&LAST_EVENT_ID)?.or(request.parameters.first("from")) {

@@ -23,14 +23,12 @@ pub(super) fn configure(config: &mut web::ServiceConfig) {
     config.service(Route::at(path).get(later).post(later).put(later).delete(later).done());
 }
 
-#[expect(clippy::unused_async, reason = "routes are asynchronous functions")]
 async fn info(request: Request) -> Answer {
     let wanted: Vec<String> = request.parameters.all("on").map(str::to_ascii_lowercase).collect();
     let document = information::document(&request.service, request.running()?, &wanted);
     Ok(request.document(StatusCode::OK, None, &document))
 }
 
-#[expect(clippy::unused_async, reason = "routes are asynchronous functions")]
 async fn configuration(request: Request) -> Answer {
     let document = &request.service.config.document;
     let document = if request.parameters.boolean("flatten")? {
@@ -42,7 +40,6 @@ async fn configuration(request: Request) -> Answer {
 }
 
 /// The map with one key; a key of the predecessor finds its successor.
-#[expect(clippy::unused_async, reason = "routes are asynchronous functions")]
 async fn configuration_of(request: Request) -> Answer {
     let asked = request.path("key")?;
     let key = asked.replace('-', "_");
@@ -55,7 +52,6 @@ async fn configuration_of(request: Request) -> Answer {
     Ok(request.document(StatusCode::OK, None, &document))
 }
 
-#[expect(clippy::unused_async, reason = "routes are asynchronous functions")]
 async fn haproxy_without_version(_request: Request) -> Answer {
     Err(Failure::parameter("the version is missing")
         .hint("GET /haproxy/{version}, see gateway_driver of GET /info"))
@@ -89,7 +85,6 @@ async fn configuration_text(request: &Request, version: &str) -> Answer {
         .body(running.gateways.text().await))
 }
 
-#[expect(clippy::unused_async, reason = "routes are asynchronous functions")]
 async fn sync(request: Request) -> Answer {
     request.running()?.workers.synchronise();
     Ok(HttpResponse::Accepted().finish())
