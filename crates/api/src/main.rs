@@ -7,6 +7,7 @@ use segue_api::{Serving, example_service, logs, serve, tools};
 use serde_json::json;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Deploys services from blueprints, routes their traffic, and records every action.
@@ -75,8 +76,18 @@ enum Gateways {
     Simulated,
 }
 
-fn main() -> Result<()> {
-    match Cli::parse().command {
+fn main() -> ExitCode {
+    match execute(Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            fail(&error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn execute(command: Command) -> Result<()> {
+    match command {
         Command::Serve(serve) => {
             let config = serve.config()?;
             logs::start(&config.settings.log).map_err(anyhow::Error::msg)?;
@@ -169,4 +180,10 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
 #[expect(clippy::print_stdout, reason = "the answer of a tool belongs on standard output")]
 fn print(line: &str) {
     println!("{line}");
+}
+
+/// One sentence; where in the program it comes from helps nobody who runs it.
+#[expect(clippy::print_stderr, reason = "there may be no log yet to write to")]
+fn fail(error: &anyhow::Error) {
+    eprintln!("segue: {error:#}");
 }
