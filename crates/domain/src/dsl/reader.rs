@@ -155,9 +155,16 @@ impl<'n> Fields<'n> {
     pub fn require(&mut self, name: &'static str, reading: &mut Reading) -> Option<Element<'n>> {
         let element = self.take(name, reading);
         if element.is_none() {
-            reading.missing(&self.element, name);
+            reading.missing(&self.element, name, self.misspelt(name));
         }
         element
+    }
+
+    /// The key that somebody may have meant as `name`: one that nobody took, and that is spelt almost so.
+    fn misspelt(&self, name: &'static str) -> Option<&'n Key> {
+        let open = self.entries.iter().filter(|entry| !entry.is_taken).map(|entry| entry.key);
+        open.min_by_key(|key| strsim::damerau_levenshtein(&key.text, name))
+            .filter(|key| closest(&key.text, &[name]).is_some())
     }
 
     /// Accepts `names` and reads nothing of them.
@@ -206,7 +213,7 @@ impl<'n> Fields<'n> {
         let expected = reading.options.name.clone();
         let Some(element) = self.take("name", reading) else {
             if expected.is_none() {
-                reading.missing(&self.element, "name");
+                reading.missing(&self.element, "name", self.misspelt("name"));
             }
             return expected.map(|name| (name, self.element.clone()));
         };
@@ -329,12 +336,15 @@ impl<'o> Reading<'o> {
         self.refuse(element.problem(ProblemKind::UnexpectedType, detail));
     }
 
-    pub fn missing(&mut self, parent: &Element<'_>, name: &str) {
+    /// Reports that `name` is absent; `misspelt` is the key that may have been meant as it.
+    pub fn missing(&mut self, parent: &Element<'_>, name: &str, misspelt: Option<&Key>) {
         let pointer = format!("{}/{}", parent.pointer, pointer_segment(name));
         let detail = format!("'{}' is required", &pointer[1..]);
-        self.refuse(
-            Problem::new(ProblemKind::MissingPathValue, pointer, detail).at(Some(parent.place)),
-        );
+        let mut problem = Problem::new(ProblemKind::MissingPathValue, pointer, detail);
+        problem.place = Some(misspelt.map_or(parent.place, |key| key.place));
+        problem.hint = misspelt
+            .map(|key| format!("'{}' is not known here; did you mean '{name}'?", key.text));
+        self.refuse(problem);
     }
 
     pub fn not_supported(&mut self, element: &Element<'_>, what: &str) {
