@@ -7,6 +7,7 @@
 //! Round robin is exact from a fresh start or reload on. After a change of weights at run time HAProxy first finishes
 //! the cycle it is in, at most 16 times the sum of the old weights, and until then windows are off by one or two requests.
 
+mod keeper;
 mod model;
 mod process;
 mod render;
@@ -20,8 +21,9 @@ pub use process::program_version;
 use super::{Applied, Configuration, Frontend, GatewayDriver};
 use crate::driver::{Changes, Error};
 use async_trait::async_trait;
+use keeper::Keeper;
 use model::Model;
-use process::{CONFIGURATION_FILE, Identity, Process};
+use process::{Identity, Process};
 use render::{Base, Rendered};
 use socket::{MASTER, Sockets};
 use state::Observed;
@@ -29,13 +31,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// The file that is checked before it replaces the one in use.
-const CANDIDATE_FILE: &str = "haproxy.cfg.candidate";
 /// Names of targets by their lookup names: HAProxy only knows the latter.
 const NAMES_FILE: &str = "targets.json";
 /// How often a starting or reloading HAProxy is asked whether it is there.
@@ -78,7 +79,8 @@ impl Default for Settings {
 #[derive(Debug)]
 pub struct HaproxyDriver {
     settings: Settings,
-    process: Process,
+    process: Arc<Process>,
+    keeper: Keeper,
     sockets: Sockets,
     changes: Changes,
     state: Mutex<State>,
@@ -87,8 +89,6 @@ pub struct HaproxyDriver {
 /// What the driver keeps between calls, none of it truth about HAProxy.
 #[derive(Debug)]
 struct State {
-    /// The file in use.
-    text: String,
     /// The last applied model; `None` until there was one.
     model: Option<Model>,
     /// Names of targets, of those that were removed while they may be busy.
@@ -119,12 +119,13 @@ impl HaproxyDriver {
             .map_err(|error| fail("make", error))?;
         let directory = settings.directory.canonicalize().map_err(|error| fail("find", error))?;
         let sockets = Sockets::new(&directory).map_err(|error| fail("open", error))?;
-        let text = std::fs::read_to_string(directory.join(CONFIGURATION_FILE)).unwrap_or_default();
         let names = std::fs::read(directory.join(NAMES_FILE)).ok();
         let names = names.and_then(|names| serde_json::from_slice(&names).ok()).unwrap_or_default();
-        let process = Process { program: settings.program.clone(), directory };
-        let state = Mutex::new(State { text, names, model: None, watched: None });
-        Ok(Self { settings, process, sockets, changes: Changes::default(), state })
+        let process = Arc::new(Process { program: settings.program.clone(), directory });
+        let changes = Changes::default();
+        let keeper = Keeper::new(Arc::clone(&process), changes.clone());
+        let state = Mutex::new(State { names, model: None, watched: None });
+        Ok(Self { settings, process, keeper, sockets, changes, state })
     }
 
     /// Ends HAProxy, and with it all traffic.
@@ -183,25 +184,6 @@ impl HaproxyDriver {
         Ok(rest.filter(Vec::is_empty).map(|_| true))
     }
 
-    /// Replaces the file, once HAProxy accepts the new one.
-    async fn install(&self, state: &mut State, text: &str) -> Result<bool, Error> {
-        if state.text == text {
-            return Ok(false);
-        }
-        let fail = |error: std::io::Error| {
-            Error::Transient(format!(
-                "cannot write HAProxy's configuration to {}: {error}",
-                self.process.directory.display()
-            ))
-        };
-        std::fs::write(self.process.directory.join(CANDIDATE_FILE), text).map_err(fail)?;
-        self.process.check(CANDIDATE_FILE).await?;
-        process::replace(&self.process.directory.join(CONFIGURATION_FILE), text.as_bytes())
-            .map_err(fail)?;
-        text.clone_into(&mut state.text);
-        Ok(true)
-    }
-
     /// Starts or reloads HAProxy with the file in use, and waits until it serves it.
     async fn load(&self, before: Option<&Observed>, structure: &str) -> Result<(), Error> {
         let identity = match (before, self.process.running()) {
@@ -236,17 +218,12 @@ impl HaproxyDriver {
     }
 
     /// Installs and loads; when loading fails the former file is put back.
-    async fn replace(
-        &self,
-        state: &mut State,
-        before: Option<&Observed>,
-        new: &Rendered,
-    ) -> Result<(), Error> {
-        let former = state.text.clone();
-        self.install(state, &new.text).await?;
+    async fn replace(&self, before: Option<&Observed>, new: &Rendered) -> Result<(), Error> {
+        let former = self.keeper.text();
+        self.keeper.install(&new.text).await?;
         if let Err(error) = self.load(before, &new.structure).await {
             if !former.is_empty() && former != new.text {
-                self.install(state, &former).await?;
+                self.keeper.install(&former).await?;
             }
             return Err(error);
         }
@@ -392,6 +369,10 @@ impl GatewayDriver for HaproxyDriver {
     async fn apply(&self, configuration: &Configuration) -> Result<Applied, Error> {
         let mut state = self.state.lock().await;
         let observed = self.observe().await?;
+        if observed.is_none() {
+            // Else ports that a dying worker still holds would look like somebody else's.
+            self.process.forget_predecessor().await?;
+        }
         let ours = observed.as_ref().map(|observed| observed.ports.clone()).unwrap_or_default();
         let (usable, mut refused) = self.usable(configuration, &ours);
         let virtual_hosts_port = self.virtual_hosts_port(&ours, &mut refused);
@@ -404,15 +385,13 @@ impl GatewayDriver for HaproxyDriver {
             }
             _ => None,
         };
-        let changed = if let Some(changed) = adjusted {
-            self.install(&mut state, &new.text).await? || changed
-        } else {
-            self.replace(&mut state, observed.as_ref(), &new).await?;
-            true
-        };
-        self.watch(&mut state)?;
+        if adjusted.is_none() {
+            self.replace(observed.as_ref(), &new).await?;
+        }
         state.model = Some(model);
-        Ok(Applied { changed, refused })
+        self.watch(&mut state)?;
+        self.keeper.follow(&new.text)?;
+        Ok(Applied { changed: adjusted.unwrap_or(true), refused })
     }
 
     async fn busy(&self) -> Result<BTreeSet<String>, Error> {
@@ -448,7 +427,7 @@ impl GatewayDriver for HaproxyDriver {
     }
 
     async fn text(&self) -> String {
-        self.state.lock().await.text.clone()
+        self.keeper.text()
     }
 
     fn changes(&self) -> &Changes {

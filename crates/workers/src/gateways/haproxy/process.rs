@@ -178,7 +178,7 @@ impl Process {
     }
 
     /// Workers of a master that died hold its ports until they noticed; they share its process group.
-    async fn forget_predecessor(&self) -> Result<(), Error> {
+    pub(super) async fn forget_predecessor(&self) -> Result<(), Error> {
         let Some((pid, _)) = self.recorded() else { return Ok(()) };
         let deadline = tokio::time::Instant::now() + STOP_TIMEOUT;
         while Identity::of(pid).is_none() && rustix::process::test_kill_process_group(pid).is_ok() {

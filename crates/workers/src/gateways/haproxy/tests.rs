@@ -40,8 +40,11 @@ impl Stage {
         self.driver.observe().await.unwrap().unwrap().pid
     }
 
-    fn file(&self) -> String {
-        std::fs::read_to_string(self.directory.path().join(CONFIGURATION_FILE)).unwrap()
+    /// The file, once it has followed.
+    async fn file(&self) -> String {
+        assert!(self.driver.keeper.kept(Duration::from_secs(10)).await, "the file follows");
+        let file = self.directory.path().join(process::CONFIGURATION_FILE);
+        std::fs::read_to_string(file).unwrap()
     }
 }
 

@@ -26,8 +26,8 @@ async fn fifty_requests_at_80_to_20_are_exactly_40_and_10() {
         assert_eq!(window(port, 50).await, counts(&[("a", 10), ("b", 40)]));
     }
     assert_eq!(stage.worker().await, worker);
-    assert!(stage.file().contains("server tb 127.0.0.1"));
-    assert_eq!(stage.file(), stage.driver.text().await);
+    assert!(stage.file().await.contains("server tb 127.0.0.1"));
+    assert_eq!(stage.file().await, stage.driver.text().await);
     assert!(!stage.apply(&[shop(20, 80)]).await.changed);
     stage.driver.shutdown().await.unwrap();
     assert!(Client::connect(port).await.is_err());
@@ -293,11 +293,11 @@ async fn what_haproxy_refuses_leaves_the_last_good_configuration() {
     let port = free_port();
     let mut shop = gateway("shop", port, &[route("a", 100, &[target("a", a)])]);
     stage.apply(std::slice::from_ref(&shop)).await;
-    let (good, worker) = (stage.file(), stage.worker().await);
+    let (good, worker) = (stage.file().await, stage.worker().await);
     shop.routes[0].balance = "nonsense".into();
     let error = stage.driver.apply(&Configuration { gateways: vec![shop] }).await.unwrap_err();
     assert!(error.to_string().contains("balance only supports"), "{error}");
-    assert_eq!((stage.file(), stage.worker().await), (good, worker));
+    assert_eq!((stage.file().await, stage.worker().await), (good, worker));
     assert_eq!(window(port, 1).await, counts(&[("a", 1)]));
 }
 
