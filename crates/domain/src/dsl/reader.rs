@@ -342,8 +342,8 @@ impl<'o> Reading<'o> {
         let detail = format!("'{}' is required", &pointer[1..]);
         let mut problem = Problem::new(ProblemKind::MissingPathValue, pointer, detail);
         problem.place = Some(misspelt.map_or(parent.place, |key| key.place));
-        problem.hint = misspelt
-            .map(|key| format!("'{}' is not known here; did you mean '{name}'?", key.text));
+        problem.hint =
+            misspelt.map(|key| format!("'{}' is not known here; did you mean '{name}'?", key.text));
         self.refuse(problem);
     }
 
