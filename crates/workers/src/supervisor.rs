@@ -155,7 +155,7 @@ async fn known_deployments(shared: &Shared) -> Vec<String> {
         match driver.deployments().await {
             Ok(found) => names.extend(found),
             Err(error) => {
-                tracing::warn!(driver = driver.name(), %error, "cannot list what is left outside")
+                tracing::warn!(driver = driver.name(), %error, "cannot list what is left outside");
             }
         }
     }
@@ -218,16 +218,9 @@ async fn run(
         for changes in &mut driver_changes {
             changes.mark_unchanged();
         }
-        let again_after = match take_turn(&name, &shared, &mut *worker, cause).await {
-            Ok(again_after) => {
-                pause = PAUSE_MIN;
-                again_after
-            }
-            Err(()) => {
-                pause = (pause * 2).min(PAUSE_MAX);
-                Some(pause)
-            }
-        };
+        let turn = take_turn(&name, &shared, &mut *worker, cause).await;
+        pause = if turn.is_ok() { PAUSE_MIN } else { (pause * 2).min(PAUSE_MAX) };
+        let again_after = turn.unwrap_or(Some(pause));
         if is_finished(&name, &shared).await {
             break;
         }

@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn virtual_hosts_follow_the_name() {
         let check = |name: &str, host: Option<&str>| {
-            assert_eq!(generated_host(name, "segue").as_deref(), host)
+            assert_eq!(generated_host(name, "segue").as_deref(), host);
         };
         check("shop", Some("shop.segue"));
         check("shop/9080", Some("9080.shop.segue"));

@@ -201,7 +201,7 @@ pub fn decide(
         Command::Store(Store { artifact: Artifact::Gateway(gateway), submission }) => {
             gateways::store(state, gateway, submission, context, rules)
         }
-        Command::Store(store) => statics::store(state, store, context),
+        Command::Store(store) => Ok(statics::store(state, store, context)),
         Command::Delete { key } => statics::delete(state, key, context),
         Command::Deploy { name, body, submission } => {
             deploy::deploy(state, name, body, submission, context, rules)

@@ -9,18 +9,16 @@ use crate::problem::{Problem, ProblemKind, Result};
 use crate::state::State;
 
 /// Stores a blueprint with its breeds, a breed or a scale. A write that changes nothing is archived all the same.
-pub(super) fn store(state: &State, store: &Store, context: &Context) -> Result<Vec<Event>> {
+pub(super) fn store(state: &State, store: &Store, context: &Context) -> Vec<Event> {
     let submission = &store.submission;
     match &store.artifact {
-        Artifact::Blueprint(blueprint) => {
-            Ok(store_blueprint(state, blueprint, submission, context))
-        }
-        Artifact::Breed(breed) => Ok(vec![store_breed(state, breed, submission, context)]),
+        Artifact::Blueprint(blueprint) => store_blueprint(state, blueprint, submission, context),
+        Artifact::Breed(breed) => vec![store_breed(state, breed, submission, context)],
         Artifact::Scale(scale) => {
             let fact = StaticFact::ScaleStored(scale.clone());
             let same =
                 state.scales().get(&scale.name).is_some_and(|stored| *stored.artifact == *scale);
-            Ok(vec![static_event(fact, same, submission, context)])
+            vec![static_event(fact, same, submission, context)]
         }
         Artifact::Gateway(_) => {
             unreachable!("gateways have rules of their own, see gateways::store")

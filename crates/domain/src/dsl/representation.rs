@@ -112,31 +112,27 @@ fn targets(state: &State, path: &RoutePath) -> Vec<TargetView> {
     if let Some(address) = path.external() {
         return vec![TargetView::Url(address.to_owned())];
     }
-    match path.segments()[..] {
-        [deployment, cluster, breed, port] => {
-            let service =
-                state.deployment(deployment).and_then(|found| found.service(cluster, breed));
-            let instances = service.map(|service| &service.instances[..]).unwrap_or_default();
-            let taking = instances
-                .iter()
-                .filter(|instance| instance.deployed && instance.leaving == Leaving::No);
-            let target = |instance: &crate::artifact::Instance| {
-                Some(TargetView::Address {
-                    name: lookup_name(LookupClass::InternalTarget, &instance.name),
-                    host: Some(instance.host.clone()),
-                    port: *instance.ports.get(port)?,
-                })
-            };
-            taking.filter_map(target).collect()
-        }
-        _ => {
-            let gateway = state.gateways().get(path.as_str()).filter(|stored| stored.deployed);
-            let target = |stored: &StoredGateway| TargetView::Address {
-                name: path.as_str().to_owned(),
-                host: None,
-                port: stored.gateway.port.number,
-            };
-            gateway.map(target).into_iter().collect()
-        }
+    if let [deployment, cluster, breed, port] = path.segments()[..] {
+        let service = state.deployment(deployment).and_then(|found| found.service(cluster, breed));
+        let instances = service.map(|service| &service.instances[..]).unwrap_or_default();
+        let taking = instances
+            .iter()
+            .filter(|instance| instance.deployed && instance.leaving == Leaving::No);
+        let target = |instance: &crate::artifact::Instance| {
+            Some(TargetView::Address {
+                name: lookup_name(LookupClass::InternalTarget, &instance.name),
+                host: Some(instance.host.clone()),
+                port: *instance.ports.get(port)?,
+            })
+        };
+        taking.filter_map(target).collect()
+    } else {
+        let gateway = state.gateways().get(path.as_str()).filter(|stored| stored.deployed);
+        let target = |stored: &StoredGateway| TargetView::Address {
+            name: path.as_str().to_owned(),
+            host: None,
+            port: stored.gateway.port.number,
+        };
+        gateway.map(target).into_iter().collect()
     }
 }

@@ -126,6 +126,13 @@ struct Comparison<'a> {
     list: Vec<Instance>,
 }
 
+impl Comparison<'_> {
+    fn matches(&self) -> bool {
+        let all_stay = self.list.iter().all(|instance| instance.leaving == Leaving::No);
+        self.ready && self.outdated == 0 && all_stay
+    }
+}
+
 impl<'a> ServicePlan<'a> {
     fn deploy(&mut self, suffix: &mut dyn FnMut() -> String) {
         self.clear_exited();
@@ -299,13 +306,13 @@ impl<'a> ServicePlan<'a> {
     }
 
     fn report_done(&mut self, comparison: &Comparison<'_>) {
-        if self.matches(comparison) && comparison.list == self.service.instances {
+        if comparison.matches() && comparison.list == self.service.instances {
             self.report(ServiceReport::Done);
         }
     }
 
     fn report_difference(&mut self, comparison: &Comparison<'_>) {
-        if self.matches(comparison) {
+        if comparison.matches() {
             return;
         }
         let running =
@@ -315,11 +322,6 @@ impl<'a> ServicePlan<'a> {
             how = format!("{how}, {} with another definition", comparison.outdated);
         }
         self.report(ServiceReport::Differs(how));
-    }
-
-    fn matches(&self, comparison: &Comparison<'_>) -> bool {
-        let all_stay = comparison.list.iter().all(|instance| instance.leaving == Leaving::No);
-        comparison.ready && comparison.outdated == 0 && all_stay
     }
 
     fn report_unsupported(&mut self, kind: &str) {
