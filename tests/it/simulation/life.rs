@@ -245,7 +245,7 @@ impl Life {
                 };
                 body.clusters
                     .entry(cluster.to_owned())
-                    .or_insert_with(BlueprintCluster::default)
+                    .or_default()
                     .services
                     .push(named);
             }
