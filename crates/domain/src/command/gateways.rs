@@ -62,13 +62,15 @@ pub(super) fn complete(gateway: &mut Gateway, rules: &Rules) -> Result<()> {
     Ok(())
 }
 
-/// The port of `gateway` is free, apart from gateways of `deployment`, which are replaced together.
+/// The port of `gateway` is free, apart from entries of `deployment`, which are replaced together.
 pub(super) fn check_port(state: &State, gateway: &Gateway, deployment: Option<&str>) -> Result<()> {
     let number = gateway.port.number;
     let taken = |other: &Gateway| {
-        let same_owner = deployment.is_some()
-            && GatewayName::parse(&other.name).and_then(GatewayName::deployment) == deployment;
-        number != 0 && other.port.number == number && other.name != gateway.name && !same_owner
+        let replaced = matches!(
+            GatewayName::parse(&other.name),
+            Some(GatewayName::External { deployment: own, .. }) if Some(own) == deployment
+        );
+        number != 0 && other.port.number == number && other.name != gateway.name && !replaced
     };
     let Some((other, _)) = state.gateways().iter().find(|(_, stored)| taken(&stored.gateway))
     else {
@@ -113,6 +115,11 @@ impl<'a> Ports<'a> {
     pub(super) fn new(state: &State, rules: &'a Rules) -> Self {
         let used = state.gateways().values().map(|stored| stored.gateway.port.number).collect();
         Self { rules, used, last: state.last_assigned_port() }
+    }
+
+    /// Keeps `number` from being given away: a gateway that is not stored yet has it.
+    pub(super) fn reserve(&mut self, number: u16) {
+        self.used.insert(number);
     }
 
     /// The next port that no gateway uses, searched from the last one given, around the pool; or that there is none.

@@ -1,0 +1,1 @@
+//! Merging and taking away, as transcripts.
