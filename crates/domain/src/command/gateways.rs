@@ -1,12 +1,12 @@
 //! Decides writes to gateways (documents, 6.2): completion, ports, virtual hosts, and what belongs to a deployment.
 
 use super::archive::{archived, blank, gateway as gateway_event, notice, notification};
-use super::{Context, Rules, Submission};
+use super::{Context, Rules, Submission, foresee};
 use crate::artifact::{ArtifactKey, Gateway, GatewayName, Kind, Percentage, RoutePath};
 use crate::dsl;
 use crate::event::{Event, Fact, GatewayFact};
 use crate::problem::{Problem, ProblemKind, Result};
-use crate::state::State;
+use crate::state::{State, StoredGateway};
 use indexmap::IndexMap;
 use std::collections::BTreeSet;
 
@@ -124,26 +124,64 @@ impl<'a> Ports<'a> {
 
     /// The next port that no gateway uses, searched from the last one given, around the pool; or that there is none.
     pub(super) fn assign(&mut self, name: &str, context: &Context) -> Event {
+        if let Some(number) = self.next_free() {
+            return assigned(name, number, context);
+        }
+        let pool = &self.rules.gateway_ports;
+        let text = format!(
+            "gateway '{name}' has no port: all of {} to {} are used",
+            pool.start(),
+            pool.end()
+        );
+        notice(
+            &["info", "gateways:ERROR", &format!("gateways:{name}")],
+            notification(&text),
+            context,
+        )
+    }
+
+    fn next_free(&mut self) -> Option<u16> {
         let pool = &self.rules.gateway_ports;
         let start = if pool.contains(&self.last) { self.last } else { *pool.end() };
         let after = (start..=*pool.end()).skip(1);
-        let free = after.chain(*pool.start()..=start).find(|number| !self.used.contains(number));
-        let Some(number) = free else {
-            let text = format!(
-                "gateway '{name}' has no port: all of {} to {} are used",
-                pool.start(),
-                pool.end()
-            );
-            return notice(
-                &["info", "gateways:ERROR", &format!("gateways:{name}")],
-                notification(&text),
-                context,
-            );
-        };
+        let number = after.chain(*pool.start()..=start).find(|port| !self.used.contains(port))?;
         self.used.insert(number);
         self.last = number;
-        gateway_event(name, &["port"], blank(), GatewayFact::PortAssigned(number), context)
+        Some(number)
     }
+}
+
+fn assigned(name: &str, number: u16, context: &Context) -> Event {
+    gateway_event(name, &["port"], blank(), GatewayFact::PortAssigned(number), context)
+}
+
+/// Ports for published gateways without one, when `events` free some of the pool.
+pub(super) fn freed_ports(
+    state: &State,
+    events: &[Event],
+    context: &Context,
+    rules: &Rules,
+) -> Vec<Event> {
+    let frees = |event: &Event| match &event.fact {
+        Some(Fact::Gateway { name, fact: GatewayFact::Stored(new) }) => {
+            state.gateway(name).is_some_and(|old| old.port.number != new.port.number)
+        }
+        Some(Fact::Gateway { fact: GatewayFact::Deleted, .. }) => true,
+        _ => false,
+    };
+    let waits = |stored: &StoredGateway| stored.published && stored.gateway.port.number == 0;
+    if !state.gateways().values().any(waits) || !events.iter().any(frees) {
+        return Vec::new();
+    }
+    let mut after = state.clone();
+    for event in events {
+        foresee(&mut after, event, context);
+    }
+    let mut ports = Ports::new(&after, rules);
+    let waiting = after.gateways().iter().filter(|(_, stored)| waits(stored));
+    waiting
+        .map_while(|(name, _)| ports.next_free().map(|number| assigned(name, number, context)))
+        .collect()
 }
 
 /// Internal gateways come with their deployment, and their routes are its services.
