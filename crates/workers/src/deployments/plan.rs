@@ -157,6 +157,7 @@ impl<'a> ServicePlan<'a> {
         };
         let comparison = self.compare(&template.fingerprint, phase == PhaseName::Failed);
         self.report_instances(&comparison.list);
+        self.report_restarting();
         self.stop_released();
         match phase {
             PhaseName::Initiated | PhaseName::Failed => {}
@@ -280,13 +281,32 @@ impl<'a> ServicePlan<'a> {
             .iter()
             .filter_map(|(driver, instance)| match &instance.condition {
                 Condition::Exited(words) => Some((*driver, instance.name.clone(), words.clone())),
-                Condition::Starting(_) | Condition::Running | Condition::Stopping => None,
+                Condition::Starting(_)
+                | Condition::Restarting(_)
+                | Condition::Running
+                | Condition::Stopping => None,
             })
             .collect();
         for (driver, instance, words) in exited {
             self.actions.push(Action::Stop { driver, instance });
             self.actions.push(Action::Exited { key: self.key.clone() });
             self.report(ServiceReport::Trouble(words));
+        }
+    }
+
+    /// What keeps ending is told in its own last words, also while its driver still tries.
+    fn report_restarting(&mut self) {
+        let words = self.own.iter().find_map(|(_, instance)| match &instance.condition {
+            Condition::Restarting(words) => Some(words),
+            Condition::Starting(_)
+            | Condition::Running
+            | Condition::Stopping
+            | Condition::Exited(_) => None,
+        });
+        if let Some(words) =
+            words.filter(|words| self.service.status.phase.notification.as_ref() != Some(*words))
+        {
+            self.report(ServiceReport::Trouble(words.clone()));
         }
     }
 
@@ -357,7 +377,9 @@ impl<'a> ServicePlan<'a> {
 
     fn waited_for(&self) -> String {
         let starting = self.own.iter().find_map(|(_, instance)| match &instance.condition {
-            Condition::Starting(words) => Some(format!("instance '{}' {words}", instance.name)),
+            Condition::Starting(words) | Condition::Restarting(words) => {
+                Some(format!("instance '{}' {words}", instance.name))
+            }
             Condition::Running | Condition::Stopping | Condition::Exited(_) => None,
         });
         if self.service.is_undeploying() {
@@ -382,7 +404,10 @@ impl<'a> ServicePlan<'a> {
 }
 
 fn is_alive(instance: &ObservedInstance) -> bool {
-    matches!(instance.condition, Condition::Starting(_) | Condition::Running)
+    matches!(
+        instance.condition,
+        Condition::Starting(_) | Condition::Restarting(_) | Condition::Running
+    )
 }
 
 fn instance(observed: &ObservedInstance, deployed: bool, leaving: Leaving) -> Instance {

@@ -30,7 +30,7 @@ fn spec(command: &str) -> InstanceSpec {
 
 fn text_of(condition: &Condition) -> &str {
     match condition {
-        Condition::Starting(text) | Condition::Exited(text) => text,
+        Condition::Starting(text) | Condition::Restarting(text) | Condition::Exited(text) => text,
         Condition::Running | Condition::Stopping => "",
     }
 }
