@@ -243,11 +243,7 @@ impl Life {
                     breed: BreedReference::Inline(Box::new(service.breed.clone())),
                     ..plain_service(BreedReference::Reference(String::new()))
                 };
-                body.clusters
-                    .entry(cluster.to_owned())
-                    .or_default()
-                    .services
-                    .push(named);
+                body.clusters.entry(cluster.to_owned()).or_default().services.push(named);
             }
         }
         self.execute(&Command::Undeploy {

@@ -8,6 +8,7 @@ use crate::containers::{Condition, ContainerDriver, InstanceSpec, ObservedInstan
 use segue_domain::artifact::{Deployment, Instance, Intention, Leaving, PhaseName, Service};
 use segue_domain::command::{ServiceKey, ServiceReport};
 use segue_domain::state::State;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use time::OffsetDateTime;
 
@@ -19,11 +20,16 @@ pub struct Desired<'a> {
     pub deployment: &'a str,
     /// The drivers; the first that supports a service's type runs it.
     pub drivers: &'a [Arc<dyn ContainerDriver>],
+    /// The drivers that could not tell what runs.
+    pub unavailable: &'a Unavailable,
     /// The rules.
     pub settings: &'a Settings,
     /// When a service that failed may be tried again.
     pub not_before: &'a dyn Fn(&ServiceKey) -> Option<OffsetDateTime>,
 }
+
+/// Drivers that could not tell what runs, by their place in [`Desired::drivers`], with their words.
+pub type Unavailable = BTreeMap<usize, String>;
 
 /// One step. Drivers are given by their place in [`Desired::drivers`].
 #[derive(Clone, Debug, PartialEq)]
@@ -147,6 +153,10 @@ impl<'a> ServicePlan<'a> {
             self.report_unsupported(kind);
             return;
         };
+        if let Some(words) = self.desired.unavailable.get(&driver) {
+            self.wait_for_driver(words, self.desired.settings.ready_for_deployment);
+            return;
+        }
         let name = self.desired.drivers[driver].name();
         let network = &self.desired.settings.network;
         let template =
@@ -174,7 +184,16 @@ impl<'a> ServicePlan<'a> {
     fn undeploy(&mut self) {
         let status = &self.service.status;
         if self.own.is_empty() {
-            self.report(ServiceReport::Gone);
+            // What cannot be seen may still run.
+            match self.desired.unavailable.values().next() {
+                None => self.report(ServiceReport::Gone),
+                Some(_) if status.phase.name == PhaseName::Initiated => {
+                    self.report(ServiceReport::TakenUp);
+                }
+                Some(words) => {
+                    self.wait_for_driver(words, self.desired.settings.ready_for_undeployment);
+                }
+            }
             return;
         }
         self.clear_exited();
@@ -294,6 +313,13 @@ impl<'a> ServicePlan<'a> {
         }
     }
 
+    /// Nothing can be seen of the service. What is known of it stays, and the driver's words are told.
+    fn wait_for_driver(&mut self, words: &str, limit: Option<std::time::Duration>) {
+        if !self.report_timed_out(limit) {
+            self.report_trouble(words);
+        }
+    }
+
     /// What keeps ending is told in its own last words, also while its driver still tries.
     fn report_restarting(&mut self) {
         let words = self.own.iter().find_map(|(_, instance)| match &instance.condition {
@@ -303,10 +329,16 @@ impl<'a> ServicePlan<'a> {
             | Condition::Stopping
             | Condition::Exited(_) => None,
         });
-        if let Some(words) =
-            words.filter(|words| self.service.status.phase.notification.as_ref() != Some(*words))
-        {
-            self.report(ServiceReport::Trouble(words.clone()));
+        if let Some(words) = words {
+            self.report_trouble(words);
+        }
+    }
+
+    /// Tells `words` unless they were told last.
+    fn report_trouble(&mut self, words: &str) {
+        let phase = &self.service.status.phase;
+        if phase.name == PhaseName::Updating && phase.notification.as_deref() != Some(words) {
+            self.report(ServiceReport::Trouble(words.to_owned()));
         }
     }
 
