@@ -51,7 +51,8 @@ impl Life {
             40..43 => self.world.kill_service(),
             43..46 => self.killed_in_the_middle_of_a_turn(),
             46..48 => self.lose_proxy(),
-            48..60 => self.pass_time(),
+            48..50 => self.take_ports(),
+            50..60 => self.pass_time(),
             _ => self.turn(),
         }
         self.check_always();
@@ -268,6 +269,12 @@ impl Life {
         let times = self.random.random_range(1..4);
         let error = Error::Transient("the driver is out to lunch".to_owned());
         self.world.fail_something(self.random.random_range(0..4), times, &error);
+    }
+
+    /// Other programs sit on some ports of the pool.
+    fn take_ports(&mut self) {
+        let ports = (20_000..20_006).filter(|_| self.random.random_bool(0.5)).collect();
+        self.world.take_ports(ports);
     }
 
     /// Requests under way keep some instances for a while.
