@@ -18,7 +18,11 @@ use pause::Pauses;
 use segue_domain::command::{Report, ServiceKey, ServiceReport};
 use segue_domain::state::State;
 use std::sync::Arc;
+use std::time::Duration;
 use time::OffsetDateTime;
+
+/// When steps that came to nothing are tried again.
+const RETRY: Duration = Duration::from_secs(1);
 
 /// Makes the parts of instance names that tell instances of one service apart.
 pub type Suffixes = Box<dyn FnMut() -> String + Send + Sync>;
@@ -125,9 +129,14 @@ impl Worker for DeploymentWorker {
             }
         }
         match failure {
-            // What was found is reported all the same; the next turn tries again.
             Some(error) if turn.reports.is_empty() => Err(error),
-            Some(_) | None => Ok(turn),
+            // What was found is reported all the same; the next turn tries again.
+            Some(error) => {
+                tracing::warn!(deployment = self.deployment, %error, "a step came to nothing");
+                turn.look_again(RETRY);
+                Ok(turn)
+            }
+            None => Ok(turn),
         }
     }
 }
