@@ -54,7 +54,10 @@ fn weights(world: &World, gateway: &str) -> Vec<(String, u8)> {
     let Some(gateway) = state.gateway(gateway) else { return Vec::new() };
     let weight =
         |(path, route): (&segue_domain::artifact::RoutePath, &segue_domain::artifact::Route)| {
-            (path.as_str().to_owned(), route.weight.map_or(255, |weight| weight.value()))
+            (
+                path.as_str().to_owned(),
+                route.weight.map_or(255, segue_domain::artifact::Percentage::value),
+            )
         };
     gateway.routes.iter().map(weight).collect()
 }
@@ -308,10 +311,10 @@ fn a_body_that_does_not_fit_what_runs_is_refused() {
         gateways: {raw: {sticky: route, routes: {}}}}}}";
     match deploy("shop", sticky) {
         Ok(command) => {
-            refused(&mut world, &command, &["sticky-port-type /clusters/web/gateways/raw/sticky"])
+            refused(&mut world, &command, &["sticky-port-type /clusters/web/gateways/raw/sticky"]);
         }
         Err(problems) => {
-            assert_eq!(problems.iter().next().unwrap().kind.name(), "sticky-port-type")
+            assert_eq!(problems.iter().next().unwrap().kind.name(), "sticky-port-type");
         }
     }
 }

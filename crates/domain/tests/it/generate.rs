@@ -50,8 +50,8 @@ impl Step {
                 let key = segue_domain::artifact::ArtifactKey::new(Kind::Deployment, *name);
                 deploy(name, &dsl::representation(state, &key)?.to_string()).ok()
             }
-            Step::Shift(gateway, weights) => shift(state, gateway, weights),
-            Step::Scale(service, instances) => scale(state, service, *instances),
+            Step::Shift(gateway, weights) => shift(state, *gateway, weights),
+            Step::Scale(service, instances) => scale(state, *service, *instances),
             Step::Post(kind, tags) => Some(post(kind, tags)),
             Step::About(service, report) => {
                 let keys = services(state);
@@ -290,7 +290,7 @@ fn named(state: &State, name: &str, which: &[bool]) -> Option<String> {
     Some(body.to_string())
 }
 
-fn shift(state: &State, gateway: &Index, weights: &[u8]) -> Option<Command> {
+fn shift(state: &State, gateway: Index, weights: &[u8]) -> Option<Command> {
     let all: Vec<_> = state.published_gateways().map(|(_, stored)| &stored.gateway).collect();
     if all.is_empty() {
         return None;
@@ -306,7 +306,7 @@ fn shift(state: &State, gateway: &Index, weights: &[u8]) -> Option<Command> {
     store(Kind::Gateway, &document.to_string()).ok()
 }
 
-fn scale(state: &State, service: &Index, instances: u32) -> Option<Command> {
+fn scale(state: &State, service: Index, instances: u32) -> Option<Command> {
     let keys = services(state);
     if keys.is_empty() {
         return None;

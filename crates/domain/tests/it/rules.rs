@@ -23,8 +23,10 @@ fn gateways(state: &State, wrong: &mut Vec<String>) {
         if number != 0 && !ports.insert(number) {
             wrong.push(format!("port {number} of gateway '{name}' is used twice"));
         }
-        let weights =
-            gateway.routes.values().map(|route| route.weight.map(|weight| weight.value()));
+        let weights = gateway
+            .routes
+            .values()
+            .map(|route| route.weight.map(segue_domain::artifact::Percentage::value));
         let weights: Option<Vec<u8>> = weights.collect();
         let sum: Option<u32> = weights.map(|all| all.into_iter().map(u32::from).sum());
         if !matches!(sum, Some(0 | 100)) {

@@ -23,6 +23,8 @@ use time::OffsetDateTime;
 
 /// How soon a driver that could not tell what runs is asked again.
 const UNAVAILABLE_RETRY: Duration = Duration::from_secs(5);
+/// When steps that came to nothing are tried again.
+const RETRY: Duration = Duration::from_secs(1);
 
 /// Makes the parts of instance names that tell instances of one service apart.
 pub type Suffixes = Box<dyn FnMut() -> String + Send + Sync>;
@@ -134,9 +136,14 @@ impl Worker for DeploymentWorker {
             }
         }
         match failure {
-            // What was found is reported all the same; the next turn tries again.
             Some(error) if turn.reports.is_empty() => Err(error),
-            Some(_) | None => Ok(turn),
+            // What was found is reported all the same; the next turn tries again.
+            Some(error) => {
+                tracing::warn!(deployment = self.deployment, %error, "a step came to nothing");
+                turn.look_again(RETRY);
+                Ok(turn)
+            }
+            None => Ok(turn),
         }
     }
 }

@@ -12,6 +12,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use time::OffsetDateTime;
 
+/// How many instances of one service are started in one turn; the others follow in the next ones.
+const STARTS_MAX: usize = 20;
+
 /// What is wanted, and by which rules.
 pub struct Desired<'a> {
     /// The state.
@@ -217,6 +220,7 @@ impl<'a> ServicePlan<'a> {
     fn prepare(&mut self) {
         let comparison = self.compare("", false);
         self.report_instances(&comparison.list);
+        self.stop_released();
         if self.service.status.phase.name == PhaseName::Failed {
             return;
         }
@@ -282,7 +286,10 @@ impl<'a> ServicePlan<'a> {
             self.actions.push(Action::WaitUntil(at));
             return;
         }
-        for _ in 0..missing {
+        if missing > STARTS_MAX {
+            self.actions.push(Action::WaitUntil(self.now));
+        }
+        for _ in 0..missing.min(STARTS_MAX) {
             let spec =
                 InstanceSpec { name: instance_name(&self.key, &suffix()), ..template.clone() };
             self.actions.push(Action::Start {
@@ -370,6 +377,11 @@ impl<'a> ServicePlan<'a> {
         let running =
             comparison.staying.iter().filter(|found| found.condition == Condition::Running).count();
         let mut how = format!("{running} of {} instances run", self.service.scale.instances);
+        for (_, instance) in &self.own {
+            if let Condition::Exited(words) = &instance.condition {
+                how = format!("{how}, '{}' {words}", instance.name);
+            }
+        }
         if comparison.outdated > 0 {
             how = format!("{how}, {} with another definition", comparison.outdated);
         }
@@ -394,7 +406,9 @@ impl<'a> ServicePlan<'a> {
         if phase.name != PhaseName::Updating {
             return false;
         }
-        let deadline = phase.since + limit;
+        let limit_signed = time::Duration::try_from(limit).unwrap_or(time::Duration::MAX);
+        // A limit past the end of time is none.
+        let Some(deadline) = phase.since.checked_add(limit_signed) else { return false };
         if self.now < deadline {
             self.actions.push(Action::WaitUntil(deadline));
             return false;
