@@ -1,4 +1,10 @@
 //! The integration tests: one binary, with a module for each chapter of what is promised.
 
+mod canary;
 mod containers;
+mod docker_story;
+mod faults;
+mod gateways;
+mod kills;
+mod rolling;
 mod simulation;

@@ -197,6 +197,19 @@ pub fn decide(
     context: &Context,
     rules: &Rules,
 ) -> Result<Vec<Event>> {
+    let mut events = decide_alone(state, command, context, rules)?;
+    if !matches!(command, Command::All(_) | Command::If { .. }) {
+        events.extend(gateways::freed_ports(state, &events, context, rules));
+    }
+    Ok(events)
+}
+
+fn decide_alone(
+    state: &State,
+    command: &Command,
+    context: &Context,
+    rules: &Rules,
+) -> Result<Vec<Event>> {
     match command {
         Command::Store(Store { artifact: Artifact::Gateway(gateway), submission }) => {
             gateways::store(state, gateway, submission, context, rules)

@@ -69,10 +69,10 @@ fn store_blueprint(
     let services = blueprint.clusters.values().flat_map(|cluster| &cluster.services);
     let inline = services.filter_map(|service| service.breed.inline());
     let mut events = store_inline_breeds(state, inline, submission.verb, context);
-    let same = state
-        .blueprints()
-        .get(&blueprint.name)
-        .is_some_and(|stored| *stored.artifact == *blueprint);
+    // As it was written, or as it is printed with the breeds of today.
+    let same = state.blueprints().get(&blueprint.name).is_some_and(|stored| {
+        *stored.artifact == *blueprint || state.with_current_breeds(&stored.artifact) == *blueprint
+    });
     let fact = StaticFact::BlueprintStored(Box::new(blueprint.clone()));
     events.push(static_event(fact, same, submission, context));
     events

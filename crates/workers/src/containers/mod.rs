@@ -126,6 +126,9 @@ pub enum Condition {
     Running,
     /// Asked to end.
     Stopping,
+    /// Ended by itself, and its driver starts it again after a pause; the text says how it ended, with the last of its
+    /// output.
+    Restarting(String),
     /// Ended by itself; the text says how, with the last of its output.
     Exited(String),
 }

@@ -123,7 +123,7 @@ impl Supervisor {
                     let pause = pauses.next(lived);
                     let text = format!("{words}; started again in {} s", pause.as_secs_f32());
                     self.last_end = Some(words);
-                    self.show(Condition::Starting(text));
+                    self.show(Condition::Restarting(text));
                     if timeout(pause, asked(&mut self.stop)).await.is_ok() {
                         break None;
                     }

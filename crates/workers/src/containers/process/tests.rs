@@ -1,3 +1,5 @@
+//! Real processes: small programs that Debian has.
+
 use super::*;
 use crate::containers::conformance::{self, Subject, wait_for};
 use rustix::process::Signal;
@@ -30,7 +32,7 @@ fn spec(command: &str) -> InstanceSpec {
 
 fn text_of(condition: &Condition) -> &str {
     match condition {
-        Condition::Starting(text) | Condition::Exited(text) => text,
+        Condition::Starting(text) | Condition::Restarting(text) | Condition::Exited(text) => text,
         Condition::Running | Condition::Stopping => "",
     }
 }

@@ -59,11 +59,8 @@ impl Identity {
     }
 
     fn of(pid: Pid) -> Option<Self> {
-        let text = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
-        // The second field, the name, may hold anything and ends with the last parenthesis.
-        let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
-        let ended = matches!(fields.first(), Some(&"Z" | &"X"));
-        (!ended).then_some(Self { pid, started: fields.get(19)?.parse().ok()? })
+        let fields = living(&pid.as_raw_nonzero().to_string())?;
+        Some(Self { pid, started: fields.get(19)?.parse().ok()? })
     }
 }
 
@@ -180,9 +177,9 @@ impl Process {
     /// Workers of a master that died hold its ports until they noticed; they share its process group.
     pub(super) async fn forget_predecessor(&self) -> Result<(), Error> {
         let Some((pid, _)) = self.recorded() else { return Ok(()) };
+        reap(pid);
         let deadline = tokio::time::Instant::now() + STOP_TIMEOUT;
-        while Identity::of(pid).is_none() && rustix::process::test_kill_process_group(pid).is_ok() {
-            reap(pid);
+        while Identity::of(pid).is_none() && group_is_alive(pid) {
             if tokio::time::Instant::now() > deadline {
                 return Err(Error::Transient(
                     "workers of an HAProxy that ended are still there".to_owned(),
@@ -242,6 +239,30 @@ async fn ended(pidfd: &AsyncFd<OwnedFd>) {
         WaitIdOptions::EXITED | WaitIdOptions::NOHANG,
     )
     .ok();
+}
+
+/// Whether anything that still runs belongs to the group that `leader` leads or led. What only waits for its parent to
+/// ask for its end holds no port; where nobody ever asks, as in a container without `init`, it would wait for ever.
+fn group_is_alive(leader: Pid) -> bool {
+    let leader = leader.as_raw_nonzero().to_string();
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let mut processes = entries
+        .filter_map(|entry| living(entry.file_name().to_str().filter(|name| is_number(name))?));
+    processes.any(|fields| fields.get(2) == Some(&leader))
+}
+
+fn is_number(name: &str) -> bool {
+    name.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// What `/proc` says about a process that runs, from its state on.
+fn living(pid: &str) -> Option<Vec<String>> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The second field, the name, may hold anything and ends with the last parenthesis.
+    let fields: Vec<String> =
+        text.rsplit_once(')')?.1.split_whitespace().map(str::to_owned).collect();
+    let ended = matches!(fields.first().map(String::as_str), Some("Z" | "X"));
+    (!ended).then_some(fields)
 }
 
 /// Clears away a child that ended; nothing happens when it is no child of this process.

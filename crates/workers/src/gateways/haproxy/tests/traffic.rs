@@ -93,6 +93,29 @@ async fn a_lost_table_is_noticed_and_replaced() {
 }
 
 #[tokio::test]
+async fn a_long_table_is_exact_too() {
+    let (a, b) = (service("a").await, service("b").await);
+    let stage = Stage::new();
+    let port = free_port();
+    let shop = |left, right| {
+        let targets = |name: &str, port| {
+            let of = |number| Target {
+                lookup_name: format!("t{name}{number:040}"),
+                ..target(&format!("{name}{number}"), port)
+            };
+            [of(1), of(2)]
+        };
+        let routes = [route("a", left, &targets("a", a)), route("b", right, &targets("b", b))];
+        gateway("shop", port, &routes)
+    };
+    stage.apply(&[shop(1, 1)]).await;
+    let worker = stage.worker().await;
+    stage.apply(&[shop(251, 249)]).await;
+    assert_eq!(window(port, 500).await, counts(&[("a", 251), ("b", 249)]));
+    assert_eq!(stage.worker().await, worker, "no reload");
+}
+
+#[tokio::test]
 async fn a_server_that_is_gone_costs_no_request() {
     let a = service("a").await;
     let stage = Stage::new();
