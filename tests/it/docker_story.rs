@@ -1,10 +1,12 @@
 //! The canary with containers of a real Docker daemon, and what goes wrong there.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests, which clippy does not take for tests")]
+
 use segue_tests::dockerd::{Dockerd, IMAGE};
 use segue_tests::load::{self, Load};
 use segue_tests::service::{Api, Service, Setup};
-use segue_tests::wait::{LIMIT, wait_until};
 use segue_tests::shop;
+use segue_tests::wait::{LIMIT, wait_until};
 use serde_json::{Value, json};
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -31,7 +33,8 @@ fn body(breed: &Value, version: &str, instances: u32) -> Value {
 #[test]
 fn a_canary_of_containers() {
     let daemon = Dockerd::start().unwrap();
-    let foreign = daemon.docker(&["run", "-d", "--name", "foreign", IMAGE, "sleep", "1000"]).unwrap();
+    let foreign =
+        daemon.docker(&["run", "-d", "--name", "foreign", IMAGE, "sleep", "1000"]).unwrap();
     let socket = daemon.socket().display().to_string();
     let mut service = Service::start_with(Setup {
         containers: "docker",
@@ -112,8 +115,11 @@ fn an_image_that_is_missing_is_told_in_dockers_words(api: &Api) {
         while let Ok((mut stream, _)) = registry.accept() {
             let mut request = [0; 4096];
             let length = stream.read(&mut request).unwrap_or(0);
-            let status =
-                if request[..length].starts_with(b"GET /v2/ ") { "200 OK" } else { "404 Not Found" };
+            let status = if request[..length].starts_with(b"GET /v2/ ") {
+                "200 OK"
+            } else {
+                "404 Not Found"
+            };
             let body = r#"{"errors":[{"code":"MANIFEST_UNKNOWN","message":"manifest unknown"}]}"#;
             let _ = write!(
                 stream,
@@ -144,8 +150,9 @@ fn instances(api: &Api) -> Vec<String> {
 
 /// The names of Segue's containers that run, sorted.
 fn containers(daemon: &Dockerd) -> Vec<String> {
-    let running =
-        daemon.docker(&["ps", "--filter", "label=io.segue.deployment", "--format", "{{.Names}}"]).unwrap();
+    let running = daemon
+        .docker(&["ps", "--filter", "label=io.segue.deployment", "--format", "{{.Names}}"])
+        .unwrap();
     let mut names: Vec<String> = running.lines().map(str::to_owned).collect();
     names.sort();
     names
