@@ -19,6 +19,7 @@ const SEED: u64 = 2026;
 const KILLED_STARTS: u32 = 4;
 const INSTANCES: usize = 2;
 const EVENTS_SHOWN: usize = 40;
+const VALUE_SHOWN: usize = 200;
 
 /// What a round is about; the rounds of one version after another go through all of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -340,8 +341,13 @@ impl Story {
 
     /// What a failure is understood from.
     fn last_events(&self) -> String {
-        let events = self.service.api.events(&[]);
-        let line = |event: &Value| format!("{} {}", event["timestamp"], event["tags"]);
+        let mut events = self.service.api.events(&[]);
+        events.retain(|event| event["tags"][0] != "note");
+        let line = |event: &Value| {
+            let value = event["value"].to_string();
+            let value: String = value.chars().take(VALUE_SHOWN).collect();
+            format!("{} {} {value}", event["timestamp"], event["tags"])
+        };
         let first = events.len().saturating_sub(EVENTS_SHOWN);
         events[first..].iter().map(line).collect::<Vec<_>>().join("\n")
     }
