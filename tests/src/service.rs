@@ -120,7 +120,7 @@ impl Api {
     /// All events that carry every one of `tags`, oldest first.
     #[track_caller]
     pub fn events(&self, tags: &[&str]) -> Vec<Value> {
-        let tags = tags.iter().fold(String::new(), |query, tag| query + "&tag=" + tag);
+        let tags: String = tags.iter().flat_map(|tag| ["&tag=", tag]).collect();
         let mut events = Vec::new();
         for page in 1..=PAGES_MAX {
             let path = format!("/api/v1/events?per_page={PER_PAGE}&page={page}{tags}");

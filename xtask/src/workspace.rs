@@ -52,6 +52,11 @@ impl Workspace {
         &self.root
     }
 
+    /// The folder of what is built.
+    pub fn target(&self) -> &Path {
+        &self.target
+    }
+
     /// What `cargo metadata --no-deps` says.
     pub fn metadata(&self) -> &Value {
         &self.metadata

@@ -4,6 +4,10 @@
 //! `fdatasync` calls, each after appending to a file about the bytes that one append brings to the log (half of them
 //! before and half after the next, since disks vary); one writer that waits for each of its appends; and 64 of them.
 //! It removes what it made.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a benchmark measures time; the crate itself is handed it"
+)]
 
 use segue_domain::event::{Draft, Event, Origin, Provenance, Tags};
 use segue_domain::log::{Expect, Log};

@@ -39,8 +39,8 @@ impl Default for Settings {
         Self {
             period: Duration::from_secs(6),
             initial_delay: Duration::from_secs(5),
-            ready_for_deployment: Some(Duration::from_secs(600)),
-            ready_for_undeployment: Some(Duration::from_secs(600)),
+            ready_for_deployment: Some(Duration::from_mins(10)),
+            ready_for_undeployment: Some(Duration::from_mins(10)),
             drain: Duration::from_secs(30),
             network: "BRIDGE".to_owned(),
             configuration_name: ("haproxy".to_owned(), "2.6".to_owned()),

@@ -17,11 +17,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use time::OffsetDateTime;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{Id, JoinError, JoinSet};
 use uuid::Uuid;
 
 const PAUSE_MIN: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// How long nobody does the work of a worker that panicked, so that one that always does is no load.
+const PAUSE_AFTER_PANIC: Duration = Duration::from_secs(5);
+/// The worker of all gateways.
+const GATEWAYS: &str = "gateways";
+/// What the names of the workers of deployments begin with; also the tag of what concerns them.
+const DEPLOYMENT: &str = "deployments:";
 
 /// The running workers.
 pub struct Workers {
@@ -99,23 +105,12 @@ impl Workers {
 
 /// Wakes workers by what the log says; starts a worker for each deployment that appears.
 async fn supervise(shared: Arc<Shared>) {
-    let mut tasks = JoinSet::new();
     let mut stopping = shared.stopping.subscribe();
     let from = shared.store.state().position();
-    let (gateways_wake, wake) = watch::channel(from);
-    let worker = GatewaysWorker::new(Arc::clone(&shared.gateways), shared.settings.clone());
-    let driver_changes = vec![shared.gateways.changes().subscribe()];
-    tasks.spawn(run(
-        "gateways".to_owned(),
-        Arc::clone(&shared),
-        Box::new(worker),
-        wake,
-        driver_changes,
-    ));
-
-    let mut wakes: BTreeMap<String, watch::Sender<Position>> = BTreeMap::new();
+    let mut crew = Crew::new(Arc::clone(&shared));
+    crew.start(GATEWAYS, from, Duration::ZERO);
     for name in known_deployments(&shared).await {
-        start_deployment(&shared, &mut tasks, &mut wakes, &name, from);
+        crew.start(&deployment_worker(&name), from, Duration::ZERO);
     }
     let mut records = shared.store.subscribe(from);
     loop {
@@ -123,29 +118,94 @@ async fn supervise(shared: Arc<Shared>) {
             () = stopped(&mut stopping) => break,
             record = records.next() => match record {
                 Some(Ok(record)) => {
-                    gateways_wake.send_replace(record.position);
+                    crew.wake(GATEWAYS, record.position);
                     let tags = record.event.tags.as_slice();
-                    for name in tags.iter().filter_map(|tag| tag.strip_prefix("deployments:")) {
-                        wake_deployment(&shared, &mut tasks, &mut wakes, name, record.position);
+                    for tag in tags.iter().filter(|tag| tag.starts_with(DEPLOYMENT)) {
+                        crew.wake(tag, record.position);
                     }
                 }
                 Some(Err(error)) => {
                     tracing::error!(%error, "the log cannot be followed; workers go on by their period");
-                    tokio::time::sleep(PAUSE_MAX).await;
-                    records = shared.store.subscribe(shared.store.state().position());
+                    tokio::select! {
+                        () = stopped(&mut stopping) => break,
+                        () = tokio::time::sleep(PAUSE_MAX) => {}
+                    }
+                    // What was recorded meanwhile is seen in the state.
+                    let state = shared.store.state();
+                    records = shared.store.subscribe(state.position());
+                    crew.wake(GATEWAYS, state.position());
+                    for name in state.deployments().keys() {
+                        crew.wake(&deployment_worker(name), state.position());
+                    }
                 }
                 None => break,
             },
-            // A worker whose deployment is gone ends by itself.
-            Some(ended) = tasks.join_next() => {
-                if let Err(error) = ended {
-                    tracing::error!(%error, "a worker ended badly");
-                }
-            }
+            Some(ended) = crew.tasks.join_next_with_id() => crew.replace(ended),
         }
     }
-    drop((wakes, gateways_wake));
-    while tasks.join_next().await.is_some() {}
+    crew.wakes.clear();
+    while crew.tasks.join_next().await.is_some() {}
+}
+
+/// The workers that run, and how to wake them.
+struct Crew {
+    shared: Arc<Shared>,
+    tasks: JoinSet<()>,
+    names: BTreeMap<Id, String>,
+    wakes: BTreeMap<String, watch::Sender<Position>>,
+}
+
+impl Crew {
+    fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, tasks: JoinSet::new(), names: BTreeMap::new(), wakes: BTreeMap::new() }
+    }
+
+    /// Wakes the worker `name`, or starts it when there is none and something to do for it.
+    fn wake(&mut self, name: &str, position: Position) {
+        let alive = self.wakes.get(name).is_some_and(|wake| wake.send(position).is_ok());
+        if !alive && self.is_wanted(name) {
+            self.start(name, position, Duration::ZERO);
+        }
+    }
+
+    fn start(&mut self, name: &str, position: Position, after: Duration) {
+        let (sender, wake) = watch::channel(position);
+        self.wakes.insert(name.to_owned(), sender);
+        let (worker, changes) = worker(&self.shared, name);
+        let run = run(name.to_owned(), Arc::clone(&self.shared), worker, wake, changes);
+        let task = self.tasks.spawn(async move {
+            tokio::time::sleep(after).await;
+            run.await;
+        });
+        self.names.insert(task.id(), name.to_owned());
+    }
+
+    /// A worker whose deployment is gone ends by itself. It may have been woken for a new deployment of that name
+    /// while it did so, and a worker that panicked is missed: then another one takes its place.
+    fn replace(&mut self, ended: Result<(Id, ()), JoinError>) {
+        let (id, pause) = match ended {
+            Ok((id, ())) => (id, Duration::ZERO),
+            Err(error) => {
+                tracing::error!(%error, "a worker ended badly and is started again");
+                (error.id(), PAUSE_AFTER_PANIC)
+            }
+        };
+        let Some(name) = self.names.remove(&id) else { return };
+        // Another one may have taken its place already.
+        if self.names.values().any(|other| *other == name) {
+            return;
+        }
+        self.wakes.remove(&name);
+        if self.is_wanted(&name) {
+            let position = self.shared.store.state().position();
+            self.start(&name, position, pause);
+        }
+    }
+
+    fn is_wanted(&self, name: &str) -> bool {
+        name.strip_prefix(DEPLOYMENT)
+            .is_none_or(|deployment| self.shared.store.state().deployment(deployment).is_some())
+    }
 }
 
 /// The deployments of the state, and those of which something is left outside.
@@ -155,7 +215,7 @@ async fn known_deployments(shared: &Shared) -> Vec<String> {
         match driver.deployments().await {
             Ok(found) => names.extend(found),
             Err(error) => {
-                tracing::warn!(driver = driver.name(), %error, "cannot list what is left outside")
+                tracing::warn!(driver = driver.name(), %error, "cannot list what is left outside");
             }
         }
     }
@@ -164,41 +224,23 @@ async fn known_deployments(shared: &Shared) -> Vec<String> {
     names
 }
 
-fn wake_deployment(
-    shared: &Arc<Shared>,
-    tasks: &mut JoinSet<()>,
-    wakes: &mut BTreeMap<String, watch::Sender<Position>>,
-    name: &str,
-    position: Position,
-) {
-    let alive = wakes.get(name).is_some_and(|wake| wake.send(position).is_ok());
-    if !alive && shared.store.state().deployment(name).is_some() {
-        start_deployment(shared, tasks, wakes, name, position);
-    }
+fn deployment_worker(deployment: &str) -> String {
+    format!("{DEPLOYMENT}{deployment}")
 }
 
-fn start_deployment(
-    shared: &Arc<Shared>,
-    tasks: &mut JoinSet<()>,
-    wakes: &mut BTreeMap<String, watch::Sender<Position>>,
-    name: &str,
-    position: Position,
-) {
-    let (sender, wake) = watch::channel(position);
-    wakes.insert(name.to_owned(), sender);
+/// The worker `name`, and what tells that something changed outside.
+fn worker(shared: &Shared, name: &str) -> (Box<dyn Worker>, Vec<watch::Receiver<u64>>) {
+    let settings = shared.settings.clone();
+    let Some(deployment) = name.strip_prefix(DEPLOYMENT) else {
+        let worker = GatewaysWorker::new(Arc::clone(&shared.gateways), settings);
+        return (Box::new(worker), vec![shared.gateways.changes().subscribe()]);
+    };
     // The last digits of a fresh identifier are random.
     let suffixes = Box::new(|| Uuid::new_v4().simple().to_string()[20..].to_owned());
-    let settings = shared.settings.clone();
-    let worker =
-        DeploymentWorker::new(name.to_owned(), shared.containers.clone(), settings, suffixes);
+    let containers = shared.containers.clone();
+    let worker = DeploymentWorker::new(deployment.to_owned(), containers, settings, suffixes);
     let changes = shared.containers.iter().map(|driver| driver.changes().subscribe()).collect();
-    tasks.spawn(run(
-        format!("deployments:{name}"),
-        Arc::clone(shared),
-        Box::new(worker),
-        wake,
-        changes,
-    ));
+    (Box::new(worker), changes)
 }
 
 /// Takes turns until the service stops, or nothing is left to do for good.
@@ -218,16 +260,9 @@ async fn run(
         for changes in &mut driver_changes {
             changes.mark_unchanged();
         }
-        let again_after = match take_turn(&name, &shared, &mut *worker, cause).await {
-            Ok(again_after) => {
-                pause = PAUSE_MIN;
-                again_after
-            }
-            Err(()) => {
-                pause = (pause * 2).min(PAUSE_MAX);
-                Some(pause)
-            }
-        };
+        let turn = take_turn(&name, &shared, &mut *worker, cause).await;
+        pause = if turn.is_ok() { PAUSE_MIN } else { (pause * 2).min(PAUSE_MAX) };
+        let again_after = turn.unwrap_or(Some(pause));
         if is_finished(&name, &shared).await {
             break;
         }
@@ -294,7 +329,7 @@ async fn report_failure(shared: &Shared, worker: &dyn Worker, words: String, cor
 
 /// Whether a deployment's worker has nothing left: it does not exist, and nothing of it runs.
 async fn is_finished(name: &str, shared: &Shared) -> bool {
-    let Some(deployment) = name.strip_prefix("deployments:") else { return false };
+    let Some(deployment) = name.strip_prefix(DEPLOYMENT) else { return false };
     if shared.store.state().deployment(deployment).is_some() {
         return false;
     }

@@ -6,11 +6,13 @@ use rand::seq::IndexedRandom;
 use rand::{Rng, RngExt};
 use segue_domain::artifact::{
     Argument, Blueprint, BlueprintCluster, BlueprintGateway, BlueprintService, Breed,
-    BreedReference, Cpu, Deployable, Deployment, Gateway, Intention, Memory, Metadata, Percentage,
-    PhaseName, Port, PortType, Route, RoutePath, Scale, ScaleReference, Service, Traits,
+    BreedReference, Cpu, Deployable, Deployment, Gateway, Intention, Leaving, Memory, Metadata,
+    Percentage, PhaseName, Port, PortType, Route, RoutePath, Scale, ScaleReference, Service,
+    Traits,
 };
 use segue_domain::command::{Artifact, Command, Store, Submission, Verb};
 use segue_domain::dsl::DeploymentBody;
+use segue_domain::event::Position;
 use segue_domain::store::replay;
 use segue_workers::containers::Condition;
 use segue_workers::driver::Error;
@@ -51,7 +53,8 @@ impl Life {
             40..43 => self.world.kill_service(),
             43..46 => self.killed_in_the_middle_of_a_turn(),
             46..48 => self.lose_proxy(),
-            48..60 => self.pass_time(),
+            48..50 => self.take_ports(),
+            50..60 => self.pass_time(),
             _ => self.turn(),
         }
         self.check_always();
@@ -64,7 +67,7 @@ impl Life {
         for _ in 0..QUIET_SECONDS_MAX {
             let before = self.world.store.log().last();
             for _ in 0..4 {
-                self.world.turn_all();
+                self.watched(World::turn_all);
                 self.check_always();
             }
             self.world.advance(Duration::seconds(1));
@@ -122,9 +125,52 @@ impl Life {
         }
         assert!(running.is_empty(), "wanted by nobody: {running:?}\n{}", self.world.story());
         assert_eq!(self.world.served(), configuration(&state), "{}", self.world.story());
+        self.check_routes();
+        self.check_provenance();
         let replayed = replay(self.world.store.log()).expect("the log reads");
         assert_eq!(replayed, *state, "{}", self.world.story());
         assert_eq!(replayed.hash(), state.hash());
+    }
+
+    /// Every route with a share that leads to a service has all of its instances as targets.
+    fn check_routes(&self) {
+        let state = self.world.store.state();
+        for gateway in self.world.served().gateways {
+            for route in gateway.routes.iter().filter(|route| route.weight > 0) {
+                let [deployment, cluster, breed, _] = route.path.split('/').collect::<Vec<_>>()[..]
+                else {
+                    continue;
+                };
+                let found =
+                    state.deployment(deployment).and_then(|found| found.service(cluster, breed));
+                let wanted = found.filter(|service| service.is_done());
+                let wanted = wanted.map_or(0, |service| service.scale.instances);
+                let ready = route.targets.iter().filter(|target| !target.draining).count();
+                assert!(
+                    ready >= wanted as usize,
+                    "'{}' of '{}' has {ready} of {wanted} targets\n{}",
+                    route.path,
+                    gateway.name,
+                    self.world.story()
+                );
+            }
+        }
+    }
+
+    /// Every record says who, for what request or turn, and, when a worker made it, what led to it.
+    fn check_provenance(&self) {
+        let records = self.world.store.log().read(Position::START, usize::MAX);
+        for record in records.expect("the log reads") {
+            let from = &record.provenance;
+            let by_worker = from.actor.starts_with("worker:");
+            let caused = from.cause.is_some_and(|cause| cause < record.position);
+            assert!(
+                !from.actor.is_empty() && !from.correlation.is_empty() && (caused || !by_worker),
+                "record {} does not say where it comes from\n{}",
+                record.position,
+                self.world.story()
+            );
+        }
     }
 
     /// Whether a service depends on one that somebody scaled to nothing: that it waits, until the time-out, is right.
@@ -243,11 +289,7 @@ impl Life {
                     breed: BreedReference::Inline(Box::new(service.breed.clone())),
                     ..plain_service(BreedReference::Reference(String::new()))
                 };
-                body.clusters
-                    .entry(cluster.to_owned())
-                    .or_insert_with(BlueprintCluster::default)
-                    .services
-                    .push(named);
+                body.clusters.entry(cluster.to_owned()).or_default().services.push(named);
             }
         }
         self.execute(&Command::Undeploy {
@@ -274,6 +316,12 @@ impl Life {
         self.world.fail_something(self.random.random_range(0..4), times, &error);
     }
 
+    /// Other programs sit on some ports of the pool.
+    fn take_ports(&mut self) {
+        let ports = (20_000..20_006).filter(|_| self.random.random_bool(0.5)).collect();
+        self.world.take_ports(ports);
+    }
+
     /// Requests under way keep some instances for a while.
     fn carry(&mut self) {
         let names = self.world.containers.instances().into_iter().map(|instance| instance.name);
@@ -298,7 +346,52 @@ impl Life {
 
     fn turn(&mut self) {
         let which = self.random.next_u32() as usize;
-        self.world.turn(which);
+        self.watched(|world| world.turn(which));
+    }
+
+    /// Workers take turns, and no service that is wanted loses the last instance that takes traffic by that.
+    fn watched(&mut self, turns: impl FnOnce(&mut World)) {
+        let before = self.taking();
+        turns(&mut self.world);
+        let state = self.world.store.state();
+        let after = self.taking();
+        for (deployment, cluster, breed) in before.difference(&after) {
+            let found =
+                state.deployment(deployment).and_then(|found| found.service(cluster, breed));
+            let wanted = found.is_some_and(|service| {
+                service.status.intention == Intention::Deployment && service.scale.instances > 0
+            });
+            assert!(
+                !wanted,
+                "'{breed}' of '{deployment}' lost its last instance by a turn\n{}",
+                self.world.story()
+            );
+        }
+    }
+
+    /// Services with an instance that runs and takes traffic.
+    fn taking(&self) -> BTreeSet<(String, String, String)> {
+        let instances = self.world.containers.instances();
+        let running: BTreeSet<&str> = instances
+            .iter()
+            .filter(|instance| instance.condition == Condition::Running)
+            .map(|instance| instance.name.as_str())
+            .collect();
+        let state = self.world.store.state();
+        let mut taking = BTreeSet::new();
+        for (name, stored) in state.deployments() {
+            for (cluster, service) in stored.artifact.services() {
+                let takes = service.instances.iter().any(|instance| {
+                    instance.deployed
+                        && instance.leaving == Leaving::No
+                        && running.contains(instance.name.as_str())
+                });
+                if takes {
+                    taking.insert((name.clone(), cluster.to_owned(), service.breed.name.clone()));
+                }
+            }
+        }
+        taking
     }
 
     fn store(&mut self, artifact: Artifact) {

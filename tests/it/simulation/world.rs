@@ -118,6 +118,11 @@ impl World {
         self.gateways.behave(|behaviour| *behaviour = Behaviour::default());
     }
 
+    /// Other programs have these ports, and no others.
+    pub fn take_ports(&mut self, ports: BTreeSet<u16>) {
+        self.gateways.behave(|behaviour| behaviour.ports_taken = ports);
+    }
+
     /// Requests keep the instances in `names`.
     pub fn carry(&mut self, names: BTreeSet<String>) {
         self.gateways.behave(|behaviour| behaviour.carrying = names);

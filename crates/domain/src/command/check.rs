@@ -199,8 +199,7 @@ fn unique_breeds(deployment: &Deployment, problems: &mut Vec<Problem>) {
 /// No service depends on itself, directly or through others.
 fn cycles(deployment: &Deployment, problems: &mut Vec<Problem>) {
     for (cluster, service) in deployment.services() {
-        let mut path = vec![service.breed.name.as_str()];
-        if leads_back(deployment, service, &service.breed.name, &mut path) {
+        if let Some(path) = way_back(deployment, service) {
             let pointer = service_pointer(deployment, cluster, service);
             let detail = format!("dependencies form a cycle: {}", path.join(" -> "));
             problems.push(Problem::new(ProblemKind::RecursiveDependencies, pointer, detail));
@@ -208,30 +207,35 @@ fn cycles(deployment: &Deployment, problems: &mut Vec<Problem>) {
     }
 }
 
-fn leads_back<'a>(
-    deployment: &'a Deployment,
-    from: &'a Service,
-    goal: &str,
-    path: &mut Vec<&'a str>,
-) -> bool {
-    for (_, next) in
-        from.breed.dependencies.values().filter_map(|breed| satisfying(deployment, breed.name()))
-    {
-        let name = next.breed.name.as_str();
-        if name == goal {
-            path.push(name);
-            return true;
+/// The breeds on a way from `start` through dependencies back to it. Every breed is visited once, and nothing recurs,
+/// however many services there are.
+fn way_back<'a>(deployment: &'a Deployment, start: &'a Service) -> Option<Vec<&'a str>> {
+    let goal = start.breed.name.as_str();
+    let mut reached_from: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut open = vec![start];
+    while let Some(from) = open.pop() {
+        for dependency in from.breed.dependencies.values() {
+            let Some((_, next)) = satisfying(deployment, dependency.name()) else { continue };
+            let name = next.breed.name.as_str();
+            if reached_from.contains_key(name) {
+                continue;
+            }
+            reached_from.insert(name, &from.breed.name);
+            if name == goal {
+                let mut path = vec![goal];
+                let mut at = reached_from[goal];
+                while at != goal {
+                    path.push(at);
+                    at = reached_from[at];
+                }
+                path.push(goal);
+                path.reverse();
+                return Some(path);
+            }
+            open.push(next);
         }
-        if path.contains(&name) {
-            continue;
-        }
-        path.push(name);
-        if leads_back(deployment, next, goal, path) {
-            return true;
-        }
-        path.pop();
     }
-    false
+    None
 }
 
 fn declares(service: &Service, name: &str) -> bool {

@@ -2,7 +2,7 @@
 
 use super::archive::{archived, archived_as, blank, gateway as gateway_event};
 use super::gateways::Ports;
-use super::{Context, Rules, Submission, check, merge, prepare, statics};
+use super::{Context, Rules, Submission, check, merge, prepare, statics, undeploy};
 use crate::artifact::{
     ArtifactKey, Blueprint, Deployment, Gateway, GatewayName, Intention, Kind, Scale,
 };
@@ -40,11 +40,15 @@ pub(super) fn deploy(
         }
         DeploymentBody::Reference(_) => Vec::new(),
     };
+    let written: BTreeSet<&str> =
+        internal.iter().chain(&external).map(|gateway| gateway.name.as_str()).collect();
+    let leftovers = undeploy::gateways(state, &merged, &written, context);
     let key = ArtifactKey::new(Kind::Deployment, name);
     let changed = old != Some(&merged);
     let fact = changed.then(|| stated(merged));
     events.push(archived(&key, submission, fact, context));
     events.extend(replaced_entries(state, name, &external, context));
+    events.extend(leftovers);
     events.extend(stored(state, internal.into_iter().chain(external), context, rules));
     Ok(events)
 }
@@ -136,9 +140,15 @@ fn stored(
     context: &Context,
     rules: &Rules,
 ) -> Vec<Event> {
+    let gateways: Vec<Gateway> = gateways.collect();
     let mut ports = Ports::new(state, rules);
+    for gateway in &gateways {
+        ports.reserve(gateway.port.number);
+    }
     let mut events = Vec::new();
-    for gateway in gateways.filter(|gateway| state.gateway(&gateway.name) != Some(gateway)) {
+    for gateway in
+        gateways.into_iter().filter(|gateway| state.gateway(&gateway.name) != Some(gateway))
+    {
         let internal = GatewayName::parse(&gateway.name).is_some_and(GatewayName::is_internal);
         let assigned =
             (gateway.port.number == 0 && !internal).then(|| ports.assign(&gateway.name, context));

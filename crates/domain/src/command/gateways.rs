@@ -1,12 +1,12 @@
 //! Decides writes to gateways (documents, 6.2): completion, ports, virtual hosts, and what belongs to a deployment.
 
 use super::archive::{archived, blank, gateway as gateway_event, notice, notification};
-use super::{Context, Rules, Submission};
+use super::{Context, Rules, Submission, foresee};
 use crate::artifact::{ArtifactKey, Gateway, GatewayName, Kind, Percentage, RoutePath};
 use crate::dsl;
 use crate::event::{Event, Fact, GatewayFact};
 use crate::problem::{Problem, ProblemKind, Result};
-use crate::state::State;
+use crate::state::{State, StoredGateway};
 use indexmap::IndexMap;
 use std::collections::BTreeSet;
 
@@ -62,13 +62,15 @@ pub(super) fn complete(gateway: &mut Gateway, rules: &Rules) -> Result<()> {
     Ok(())
 }
 
-/// The port of `gateway` is free, apart from gateways of `deployment`, which are replaced together.
+/// The port of `gateway` is free, apart from entries of `deployment`, which are replaced together.
 pub(super) fn check_port(state: &State, gateway: &Gateway, deployment: Option<&str>) -> Result<()> {
     let number = gateway.port.number;
     let taken = |other: &Gateway| {
-        let same_owner = deployment.is_some()
-            && GatewayName::parse(&other.name).and_then(GatewayName::deployment) == deployment;
-        number != 0 && other.port.number == number && other.name != gateway.name && !same_owner
+        let replaced = matches!(
+            GatewayName::parse(&other.name),
+            Some(GatewayName::External { deployment: own, .. }) if Some(own) == deployment
+        );
+        number != 0 && other.port.number == number && other.name != gateway.name && !replaced
     };
     let Some((other, _)) = state.gateways().iter().find(|(_, stored)| taken(&stored.gateway))
     else {
@@ -115,28 +117,71 @@ impl<'a> Ports<'a> {
         Self { rules, used, last: state.last_assigned_port() }
     }
 
+    /// Keeps `number` from being given away: a gateway that is not stored yet has it.
+    pub(super) fn reserve(&mut self, number: u16) {
+        self.used.insert(number);
+    }
+
     /// The next port that no gateway uses, searched from the last one given, around the pool; or that there is none.
     pub(super) fn assign(&mut self, name: &str, context: &Context) -> Event {
+        if let Some(number) = self.next_free() {
+            return assigned(name, number, context);
+        }
+        let pool = &self.rules.gateway_ports;
+        let text = format!(
+            "gateway '{name}' has no port: all of {} to {} are used",
+            pool.start(),
+            pool.end()
+        );
+        notice(
+            &["info", "gateways:ERROR", &format!("gateways:{name}")],
+            notification(&text),
+            context,
+        )
+    }
+
+    fn next_free(&mut self) -> Option<u16> {
         let pool = &self.rules.gateway_ports;
         let start = if pool.contains(&self.last) { self.last } else { *pool.end() };
         let after = (start..=*pool.end()).skip(1);
-        let free = after.chain(*pool.start()..=start).find(|number| !self.used.contains(number));
-        let Some(number) = free else {
-            let text = format!(
-                "gateway '{name}' has no port: all of {} to {} are used",
-                pool.start(),
-                pool.end()
-            );
-            return notice(
-                &["info", "gateways:ERROR", &format!("gateways:{name}")],
-                notification(&text),
-                context,
-            );
-        };
+        let number = after.chain(*pool.start()..=start).find(|port| !self.used.contains(port))?;
         self.used.insert(number);
         self.last = number;
-        gateway_event(name, &["port"], blank(), GatewayFact::PortAssigned(number), context)
+        Some(number)
     }
+}
+
+fn assigned(name: &str, number: u16, context: &Context) -> Event {
+    gateway_event(name, &["port"], blank(), GatewayFact::PortAssigned(number), context)
+}
+
+/// Ports for published gateways without one, when `events` free some of the pool.
+pub(super) fn freed_ports(
+    state: &State,
+    events: &[Event],
+    context: &Context,
+    rules: &Rules,
+) -> Vec<Event> {
+    let frees = |event: &Event| match &event.fact {
+        Some(Fact::Gateway { name, fact: GatewayFact::Stored(new) }) => {
+            state.gateway(name).is_some_and(|old| old.port.number != new.port.number)
+        }
+        Some(Fact::Gateway { fact: GatewayFact::Deleted, .. }) => true,
+        _ => false,
+    };
+    let waits = |stored: &StoredGateway| stored.published && stored.gateway.port.number == 0;
+    if !state.gateways().values().any(waits) || !events.iter().any(frees) {
+        return Vec::new();
+    }
+    let mut after = state.clone();
+    for event in events {
+        foresee(&mut after, event, context);
+    }
+    let mut ports = Ports::new(&after, rules);
+    let waiting = after.gateways().iter().filter(|(_, stored)| waits(stored));
+    waiting
+        .map_while(|(name, _)| ports.next_free().map(|number| assigned(name, number, context)))
+        .collect()
 }
 
 /// Internal gateways come with their deployment, and their routes are its services.
@@ -184,7 +229,7 @@ mod tests {
     #[test]
     fn virtual_hosts_follow_the_name() {
         let check = |name: &str, host: Option<&str>| {
-            assert_eq!(generated_host(name, "segue").as_deref(), host)
+            assert_eq!(generated_host(name, "segue").as_deref(), host);
         };
         check("shop", Some("shop.segue"));
         check("shop/9080", Some("9080.shop.segue"));

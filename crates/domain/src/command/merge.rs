@@ -1,12 +1,12 @@
 //! Merges the clusters of a body into a deployment (runtime, 6.3 to 6.5).
 
-use super::prepare::{PreparedCluster, PreparedService, effective_arguments};
+use super::prepare::{PreparedCluster, PreparedService, effective_arguments, own_arguments};
 use super::{Rules, gateways};
 use crate::artifact::{
     Blueprint, Cluster, Deployment, Gateway, Intention, Metadata, Percentage, Phase, PhaseName,
     Port, PortType, Route, RoutePath, Service, Status, Traits,
 };
-use crate::dsl::split_alias;
+use crate::dsl::{printed_variables, split_alias};
 use crate::problem::{Problem, ProblemKind, Result};
 use crate::state::{State, satisfying};
 use indexmap::IndexMap;
@@ -32,10 +32,10 @@ pub(super) fn deployment(
     let mut merged = before.clone();
     overlay(&mut merged.metadata, &body.metadata);
     overlay(&mut merged.dialects, &body.dialects);
-    let given = body
-        .environment_variables
-        .iter()
-        .filter(|(key, value)| !is_printed(&before, key, value.as_ref()));
+    // What was printed stands for what it came from.
+    let printed = printed_variables(&before);
+    let given =
+        body.environment_variables.iter().filter(|(key, value)| printed.get(*key) != Some(*value));
     merged.environment_variables.extend(given.map(|(key, value)| (key.clone(), value.clone())));
     for (cluster_name, prepared) in clusters {
         let cluster = cluster(before.clusters.get(cluster_name), prepared, rules, now);
@@ -156,7 +156,11 @@ fn new_service(prepared: &PreparedService, rules: &Rules, now: OffsetDateTime) -
         environment_variables: prepared.environment_variables.clone(),
         environment: None,
         scale: prepared.scale.unwrap_or(rules.default_scale),
-        arguments: effective_arguments(rules, &prepared.breed, &prepared.arguments),
+        arguments: effective_arguments(
+            rules,
+            &prepared.breed,
+            &own_arguments(rules, &prepared.breed, &prepared.arguments),
+        ),
         dependencies: IndexMap::new(),
         health_checks: prepared.health_checks.clone(),
         network: prepared.network.clone(),
@@ -166,13 +170,20 @@ fn new_service(prepared: &PreparedService, rules: &Rules, now: OffsetDateTime) -
 }
 
 fn merge_service(service: &mut Service, prepared: &PreparedService, rules: &Rules) {
-    let breed_changed = service.breed != prepared.breed;
-    service.breed = prepared.breed.clone();
-    if !prepared.arguments.is_empty() || breed_changed {
-        service.arguments = effective_arguments(rules, &prepared.breed, &prepared.arguments);
+    let kept = prepared.arguments.is_empty() || prepared.arguments == service.arguments;
+    if !kept || service.breed != prepared.breed {
+        let own = if kept {
+            own_arguments(rules, &service.breed, &service.arguments)
+        } else {
+            own_arguments(rules, &prepared.breed, &prepared.arguments)
+        };
+        service.arguments = effective_arguments(rules, &prepared.breed, &own);
     }
+    service.breed = prepared.breed.clone();
     // What was printed is the interpolated value; sent back, it stands for the text that it came from.
-    let printed = service.environment.clone().unwrap_or_default();
+    let environment = service.environment.iter().flatten();
+    let printed: IndexMap<String, String> =
+        environment.map(|(key, value)| (split_alias(key).0.to_owned(), value.clone())).collect();
     for (name, value) in &prepared.environment_variables {
         if value.is_none() || printed.get(name) != value.as_ref() {
             service.environment_variables.insert(name.clone(), value.clone());
@@ -188,17 +199,6 @@ fn merge_service(service: &mut Service, prepared: &PreparedService, rules: &Rule
     if prepared.network.is_some() {
         service.network.clone_from(&prepared.network);
     }
-}
-
-/// Whether `value` is what a service of the cluster was printed with: sent back, it stands for the text that it came
-/// from.
-fn is_printed(deployment: &Deployment, key: &str, value: Option<&String>) -> bool {
-    let Some((cluster, name)) = key.split_once('.') else { return false };
-    let Some(cluster) = deployment.clusters.get(cluster) else { return false };
-    let environments = cluster.services.iter().filter_map(|service| service.environment.as_ref());
-    let printed =
-        |(own, printed): (&String, &String)| split_alias(own).0 == name && Some(printed) == value;
-    value.is_some() && environments.flatten().any(printed)
 }
 
 /// States the intention anew of services that are named and differ, or that are failed or on their way out
@@ -357,7 +357,8 @@ fn external_path(deployment: &Deployment, path: &RoutePath, pointer: &str) -> Re
     let Some(found) = deployment.clusters.get(cluster) else {
         return Err(wrong(format!("there is no cluster '{cluster}'")).into());
     };
-    if !found.services.iter().any(|service| service.breed.ports.contains_key(port)) {
+    let mut staying = found.services.iter().filter(|service| !service.is_undeploying());
+    if !staying.any(|service| service.breed.ports.contains_key(port)) {
         return Err(wrong(format!("no service of cluster '{cluster}' has a port '{port}'")).into());
     }
     Ok(RoutePath::of([&deployment.name, cluster, port]))

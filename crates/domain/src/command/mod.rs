@@ -197,11 +197,24 @@ pub fn decide(
     context: &Context,
     rules: &Rules,
 ) -> Result<Vec<Event>> {
+    let mut events = decide_alone(state, command, context, rules)?;
+    if !matches!(command, Command::All(_) | Command::If { .. }) {
+        events.extend(gateways::freed_ports(state, &events, context, rules));
+    }
+    Ok(events)
+}
+
+fn decide_alone(
+    state: &State,
+    command: &Command,
+    context: &Context,
+    rules: &Rules,
+) -> Result<Vec<Event>> {
     match command {
         Command::Store(Store { artifact: Artifact::Gateway(gateway), submission }) => {
             gateways::store(state, gateway, submission, context, rules)
         }
-        Command::Store(store) => statics::store(state, store, context),
+        Command::Store(store) => Ok(statics::store(state, store, context)),
         Command::Delete { key } => statics::delete(state, key, context),
         Command::Deploy { name, body, submission } => {
             deploy::deploy(state, name, body, submission, context, rules)

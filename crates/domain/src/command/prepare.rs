@@ -64,6 +64,23 @@ pub(super) fn effective_arguments(
     privileged.into_iter().chain(others).map(|argument| (*argument).clone()).collect()
 }
 
+/// What of `given` is the service's own: the effective arguments, as they are printed, stand for what they were made
+/// from, so that what is printed can be sent back.
+pub(super) fn own_arguments(rules: &Rules, breed: &Breed, given: &[Argument]) -> Vec<Argument> {
+    let inherited = effective_arguments(rules, breed, &[]);
+    let is_privileged = |argument: &&Argument| argument.key == "privileged";
+    let others = |all: &[Argument]| -> Vec<Argument> {
+        all.iter().filter(|argument| !is_privileged(argument)).cloned().collect()
+    };
+    let Some(own) = others(given).strip_prefix(&others(&inherited)[..]).map(<[Argument]>::to_vec)
+    else {
+        return given.to_vec();
+    };
+    let privileged = given.iter().rfind(is_privileged);
+    let privileged = privileged.filter(|given| inherited.iter().find(is_privileged) != Some(given));
+    privileged.cloned().into_iter().chain(own).collect()
+}
+
 fn prepare_cluster(
     state: &State,
     name: &str,

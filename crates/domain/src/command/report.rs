@@ -6,7 +6,9 @@
 use super::archive::{self, ServiceKey, blank, gateway as gateway_event, notice, notification};
 use super::gateways::Ports;
 use super::{Context, Rules, foresee};
-use crate::artifact::{ArtifactKey, Instance, Intention, Kind, Leaving, Phase, PhaseName, Service};
+use crate::artifact::{
+    ArtifactKey, GatewayName, Instance, Intention, Kind, Leaving, Phase, PhaseName, Service,
+};
 use crate::dsl;
 use crate::event::{DeploymentFact, Event, GatewayFact};
 use crate::state::State;
@@ -62,6 +64,8 @@ pub struct Routed {
     pub served: BTreeSet<String>,
     /// The gateways that cannot, with the reason.
     pub refused: BTreeMap<String, String>,
+    /// Those of them whose port another program has.
+    pub ports_taken: BTreeSet<String>,
     /// Instances that no gateway sends anything to any more, by service.
     pub released: Vec<(ServiceKey, String)>,
     /// Type and name of the configuration, when a new one was installed.
@@ -84,7 +88,7 @@ pub(super) fn decide(
                 .map(|service| about_service(state, key, service, report, context, rules))
                 .unwrap_or_default()
         }
-        Report::Routed(routed) => about_gateways(state, routed, context),
+        Report::Routed(routed) => about_gateways(state, routed, context, rules),
         Report::Failure { component, words } => {
             vec![notice(&["info", &format!("{component}:ERROR")], notification(words), context)]
         }
@@ -254,8 +258,9 @@ fn gone(state: &State, key: &ServiceKey, context: &Context) -> Vec<Event> {
     events
 }
 
-fn about_gateways(state: &State, routed: &Routed, context: &Context) -> Vec<Event> {
+fn about_gateways(state: &State, routed: &Routed, context: &Context, rules: &Rules) -> Vec<Event> {
     let mut events = Vec::new();
+    let mut ports = Ports::new(state, rules);
     if let Some((kind, name)) = &routed.installed {
         let tags =
             ["marshaller:configuration".to_owned(), format!("type:{kind}"), format!("name:{name}")];
@@ -264,6 +269,11 @@ fn about_gateways(state: &State, routed: &Routed, context: &Context) -> Vec<Even
     for (name, stored) in state.published_gateways() {
         let deployed = routed.served.contains(name);
         let reason = routed.refused.get(name);
+        let internal = GatewayName::parse(name).is_some_and(GatewayName::is_internal);
+        if internal && !stored.was_deployed && routed.ports_taken.contains(name) {
+            // Nobody was told this port yet, so another one does.
+            events.push(ports.assign(name, context));
+        }
         if stored.deployed == deployed && stored.reason.as_ref() == reason {
             continue;
         }

@@ -9,18 +9,16 @@ use crate::problem::{Problem, ProblemKind, Result};
 use crate::state::State;
 
 /// Stores a blueprint with its breeds, a breed or a scale. A write that changes nothing is archived all the same.
-pub(super) fn store(state: &State, store: &Store, context: &Context) -> Result<Vec<Event>> {
+pub(super) fn store(state: &State, store: &Store, context: &Context) -> Vec<Event> {
     let submission = &store.submission;
     match &store.artifact {
-        Artifact::Blueprint(blueprint) => {
-            Ok(store_blueprint(state, blueprint, submission, context))
-        }
-        Artifact::Breed(breed) => Ok(vec![store_breed(state, breed, submission, context)]),
+        Artifact::Blueprint(blueprint) => store_blueprint(state, blueprint, submission, context),
+        Artifact::Breed(breed) => vec![store_breed(state, breed, submission, context)],
         Artifact::Scale(scale) => {
             let fact = StaticFact::ScaleStored(scale.clone());
             let same =
                 state.scales().get(&scale.name).is_some_and(|stored| *stored.artifact == *scale);
-            Ok(vec![static_event(fact, same, submission, context)])
+            vec![static_event(fact, same, submission, context)]
         }
         Artifact::Gateway(_) => {
             unreachable!("gateways have rules of their own, see gateways::store")
@@ -71,10 +69,10 @@ fn store_blueprint(
     let services = blueprint.clusters.values().flat_map(|cluster| &cluster.services);
     let inline = services.filter_map(|service| service.breed.inline());
     let mut events = store_inline_breeds(state, inline, submission.verb, context);
-    let same = state
-        .blueprints()
-        .get(&blueprint.name)
-        .is_some_and(|stored| *stored.artifact == *blueprint);
+    // As it was written, or as it is printed with the breeds of today.
+    let same = state.blueprints().get(&blueprint.name).is_some_and(|stored| {
+        *stored.artifact == *blueprint || state.with_current_breeds(&stored.artifact) == *blueprint
+    });
     let fact = StaticFact::BlueprintStored(Box::new(blueprint.clone()));
     events.push(static_event(fact, same, submission, context));
     events

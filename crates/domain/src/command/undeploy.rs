@@ -4,13 +4,13 @@ use super::archive::archived;
 use super::deploy::{blueprint, deleted, stated, stored_one};
 use super::{Context, Submission, Verb, check, merge};
 use crate::artifact::{
-    ArtifactKey, Blueprint, Deployment, Gateway, GatewayName, Intention, Kind, Leaving, RoutePath,
-    Service,
+    ArtifactKey, Blueprint, Deployment, Gateway, GatewayName, Intention, Kind, Leaving, Percentage,
+    Route, RoutePath, Service,
 };
 use crate::dsl::DeploymentBody;
 use crate::event::Event;
 use crate::problem::{Problem, ProblemKind, Problems, Result};
-use crate::state::State;
+use crate::state::{State, StoredGateway};
 use std::collections::BTreeSet;
 
 /// Takes the services that `body` names away from deployment `name`. What does not exist is ignored.
@@ -36,7 +36,7 @@ pub(super) fn undeploy(
     check::remaining(&deployment)?;
     let submission =
         Submission { verb: Verb::Update, representation: submission.representation.clone() };
-    let gateways = gateways(state, &deployment, context);
+    let gateways = gateways(state, &deployment, &BTreeSet::new(), context);
     let key = ArtifactKey::new(Kind::Deployment, name);
     let mut events = vec![archived(&key, &submission, Some(stated(deployment)), context)];
     events.extend(gateways);
@@ -70,7 +70,7 @@ fn check_weights(state: &State, deployment: &Deployment, named: &[(String, Strin
             continue;
         }
         let goes = |path: &RoutePath| {
-            named.iter().any(|(_, breed)| service_of(path) == Some(breed.as_str()))
+            named.iter().any(|(own, breed)| own == cluster && service_of(path) == Some(breed))
         };
         let staying = stored.gateway.routes.iter().filter(|(path, _)| !goes(path));
         let weights: Vec<u32> = staying
@@ -102,21 +102,31 @@ fn leave(service: &mut Service, context: &Context) {
     }
 }
 
-/// What becomes of the gateways at once: routes to what goes are dropped, gateways without routes are removed.
-fn gateways(state: &State, deployment: &Deployment, context: &Context) -> Vec<Event> {
-    let stays = |cluster: &str, breed: &str| {
-        deployment.service(cluster, breed).is_some_and(|service| !service.is_undeploying())
+/// What becomes of the gateways at once: routes to what goes are dropped, gateways without routes are removed. Those
+/// named in `written` are written anew anyway.
+pub(super) fn gateways(
+    state: &State,
+    deployment: &Deployment,
+    written: &BTreeSet<&str>,
+    context: &Context,
+) -> Vec<Event> {
+    let stays = |cluster: &str, breed: &str, port: &str| {
+        deployment.service(cluster, breed).is_some_and(|service| {
+            !service.is_undeploying() && service.breed.ports.contains_key(port)
+        })
     };
     let nothing_stays = deployment.services().all(|(_, service)| service.is_undeploying());
     let mut removed: BTreeSet<String> = BTreeSet::new();
     let mut events = Vec::new();
-    let (internal, external): (Vec<_>, Vec<_>) =
-        state.gateways_of(&deployment.name).partition(|stored| {
-            GatewayName::parse(&stored.gateway.name).is_some_and(GatewayName::is_internal)
-        });
+    let all = state
+        .gateways_of(&deployment.name)
+        .filter(|stored| !written.contains(stored.gateway.name.as_str()));
+    let (internal, external): (Vec<_>, Vec<_>) = all.partition(|stored: &&StoredGateway| {
+        GatewayName::parse(&stored.gateway.name).is_some_and(GatewayName::is_internal)
+    });
     for old in internal {
         let keep = |path: &RoutePath| match path.segments()[..] {
-            [_, cluster, breed, _] => stays(cluster, breed),
+            [_, cluster, breed, port] => stays(cluster, breed, port),
             _ => true,
         };
         if let Some(event) = without_routes(&old.gateway, keep, false, &mut removed, context) {
@@ -151,7 +161,28 @@ fn without_routes(
         removed.insert(gateway.name.clone());
         return Some(deleted(&gateway.name, context));
     }
-    (kept.routes.len() < gateway.routes.len()).then(|| stored_one(kept, context))
+    if kept.routes.len() == gateway.routes.len() {
+        return None;
+    }
+    spread(&mut kept);
+    Some(stored_one(kept, context))
+}
+
+/// The routes that stay take over what the others had, in proportion to what they have.
+fn spread(gateway: &mut Gateway) {
+    let weight = |route: &Route| route.weight.map_or(0, |weight| u32::from(weight.value()));
+    let sum: u32 = gateway.routes.values().map(weight).sum();
+    if sum == 0 || sum == 100 {
+        return;
+    }
+    let (mut before, mut given) = (0, 0);
+    for route in gateway.routes.values_mut() {
+        // Rounded so that all shares together are whole.
+        before += weight(route);
+        let share = before * 100 / sum - given;
+        given += share;
+        route.weight = u8::try_from(share).ok().and_then(Percentage::new);
+    }
 }
 
 /// The breed that a route of an internal gateway leads to.

@@ -33,6 +33,7 @@ pub use deployment::{DeploymentBody, read_deployment_body};
 pub use event::{PostedEvent, read_event_query, read_posted_event};
 pub use gateway::read_gateway;
 pub use parse::{Limits, parse};
+pub(crate) use representation::printed_variables;
 pub use representation::{representation, representation_as_blueprint};
 pub use routes::{complete_weights, rewrite};
 pub use scale::{read_inline_scale, read_scale};

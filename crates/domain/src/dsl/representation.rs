@@ -5,7 +5,7 @@ use super::{
     write_breed, write_deployment, write_deployment_as_blueprint, write_gateway, write_scale,
 };
 use crate::artifact::{
-    ArtifactKey, Deployment, Gateway, GatewayName, Kind, Leaving, LookupClass, RoutePath,
+    ArtifactKey, Deployment, Gateway, GatewayName, Kind, Leaving, LookupClass, RoutePath, Traits,
     lookup_name,
 };
 use crate::state::{State, StoredGateway};
@@ -26,7 +26,10 @@ pub fn representation(state: &State, key: &ArtifactKey) -> Option<Value> {
         Kind::Deployment => {
             let deployment = state.deployment(name)?;
             Some(write_deployment(
-                &with_all_variables(deployment),
+                &Deployment {
+                    environment_variables: printed_variables(deployment),
+                    ..deployment.clone()
+                },
                 &deployment_view(state, deployment),
             ))
         }
@@ -41,8 +44,8 @@ pub fn representation_as_blueprint(state: &State, name: &str) -> Option<Value> {
 
 /// The variables of the blueprint level overlaid by those of the services, interpolated where that is known
 /// (runtime, 2.2).
-fn with_all_variables(deployment: &Deployment) -> Deployment {
-    let mut shown = deployment.clone();
+pub(crate) fn printed_variables(deployment: &Deployment) -> Traits {
+    let mut printed = deployment.environment_variables.clone();
     for (cluster, service) in deployment.services() {
         for name in service.breed.environment_variables.keys() {
             let (base, _) = split_alias(name);
@@ -55,10 +58,10 @@ fn with_all_variables(deployment: &Deployment) -> Deployment {
                 .cloned()
                 .flatten();
             let value = interpolated.or_else(raw).or(inherited);
-            shown.environment_variables.insert(format!("{cluster}.{base}"), value);
+            printed.insert(format!("{cluster}.{base}"), value);
         }
     }
-    shown
+    printed
 }
 
 fn deployment_view(state: &State, deployment: &Deployment) -> DeploymentView {
@@ -112,31 +115,27 @@ fn targets(state: &State, path: &RoutePath) -> Vec<TargetView> {
     if let Some(address) = path.external() {
         return vec![TargetView::Url(address.to_owned())];
     }
-    match path.segments()[..] {
-        [deployment, cluster, breed, port] => {
-            let service =
-                state.deployment(deployment).and_then(|found| found.service(cluster, breed));
-            let instances = service.map(|service| &service.instances[..]).unwrap_or_default();
-            let taking = instances
-                .iter()
-                .filter(|instance| instance.deployed && instance.leaving == Leaving::No);
-            let target = |instance: &crate::artifact::Instance| {
-                Some(TargetView::Address {
-                    name: lookup_name(LookupClass::InternalTarget, &instance.name),
-                    host: Some(instance.host.clone()),
-                    port: *instance.ports.get(port)?,
-                })
-            };
-            taking.filter_map(target).collect()
-        }
-        _ => {
-            let gateway = state.gateways().get(path.as_str()).filter(|stored| stored.deployed);
-            let target = |stored: &StoredGateway| TargetView::Address {
-                name: path.as_str().to_owned(),
-                host: None,
-                port: stored.gateway.port.number,
-            };
-            gateway.map(target).into_iter().collect()
-        }
+    if let [deployment, cluster, breed, port] = path.segments()[..] {
+        let service = state.deployment(deployment).and_then(|found| found.service(cluster, breed));
+        let instances = service.map(|service| &service.instances[..]).unwrap_or_default();
+        let taking = instances
+            .iter()
+            .filter(|instance| instance.deployed && instance.leaving == Leaving::No);
+        let target = |instance: &crate::artifact::Instance| {
+            Some(TargetView::Address {
+                name: lookup_name(LookupClass::InternalTarget, &instance.name),
+                host: Some(instance.host.clone()),
+                port: *instance.ports.get(port)?,
+            })
+        };
+        taking.filter_map(target).collect()
+    } else {
+        let gateway = state.gateways().get(path.as_str()).filter(|stored| stored.deployed);
+        let target = |stored: &StoredGateway| TargetView::Address {
+            name: path.as_str().to_owned(),
+            host: None,
+            port: stored.gateway.port.number,
+        };
+        gateway.map(target).into_iter().collect()
     }
 }

@@ -4,7 +4,7 @@ mod damage;
 
 use super::storage::Storage;
 use super::*;
-use crate::artifact::{Cpu, Kind, Memory, Metadata, Scale};
+use crate::artifact::{Cpu, Kind, Memory, Metadata, NamedScale, Scale};
 use crate::event::{
     Bound, Event, Fact, GatewayFact, Origin, Provenance, StaticFact, Tags, TimeRange,
 };
@@ -52,11 +52,8 @@ fn gateway(fact: GatewayFact) -> Draft {
 fn scale_stored(name: &str) -> Draft {
     let (cpu, memory) = (Cpu::from_milli(500), Memory::from_megabytes(64));
     let scale = Scale { cpu, memory, instances: 1 };
-    with_fact(Fact::Static(StaticFact::ScaleStored {
-        name: name.into(),
-        metadata: Metadata::new(),
-        scale,
-    }))
+    let scale = NamedScale { name: name.into(), metadata: Metadata::new(), scale };
+    with_fact(Fact::Static(StaticFact::ScaleStored(scale)))
 }
 
 fn append(log: &Log, drafts: Vec<Draft>) -> Vec<Arc<Record>> {

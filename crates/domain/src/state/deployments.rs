@@ -13,12 +13,12 @@ impl State {
             }
             DeploymentFact::PhaseChanged { cluster, service, phase } => {
                 self.change_service(name, cluster, service, |service| {
-                    service.status.phase = phase.clone()
+                    service.status.phase = phase.clone();
                 });
             }
             DeploymentFact::InstancesObserved { cluster, service, instances } => {
                 self.change_service(name, cluster, service, |service| {
-                    service.instances.clone_from(instances)
+                    service.instances.clone_from(instances);
                 });
             }
             DeploymentFact::EnvironmentResolved { cluster, service, environment } => {
@@ -28,7 +28,7 @@ impl State {
             }
             DeploymentFact::ServiceRemoved { cluster, service } => {
                 self.change_deployment(name, |deployment| {
-                    remove_service(deployment, cluster, service)
+                    remove_service(deployment, cluster, service);
                 });
             }
             DeploymentFact::Deleted => {

@@ -17,6 +17,8 @@ pub struct StoredGateway {
     pub published: bool,
     /// Whether it takes traffic.
     pub deployed: bool,
+    /// Whether it ever did: then others may know its port.
+    pub was_deployed: bool,
     /// Why it does not, when something keeps it from doing so.
     pub reason: Option<String>,
 }
@@ -31,6 +33,7 @@ impl State {
                 gateway: Arc::new((**gateway).clone()),
                 published: old.map_or(!internal, |old| old.published),
                 deployed: old.is_some_and(|old| old.deployed),
+                was_deployed: old.is_some_and(|old| old.was_deployed),
                 reason: old.and_then(|old| old.reason.clone()),
             };
             self.gateways.insert(name.to_owned(), stored);
@@ -47,6 +50,7 @@ impl State {
             }
             GatewayFact::DeployedChanged { deployed, reason } => {
                 stored.deployed = *deployed;
+                stored.was_deployed |= *deployed;
                 stored.reason.clone_from(reason);
             }
             GatewayFact::Deleted => {

@@ -15,6 +15,7 @@ use crate::event::{Fact, Origin, Position, Record};
 use imbl::OrdMap;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
+use std::fmt::Write;
 use std::sync::Arc;
 
 /// The fold of the log up to [`State::position`].
@@ -51,7 +52,7 @@ impl State {
         match (record.provenance.origin, &record.event.fact) {
             (Origin::Service, Some(Fact::Static(fact))) => self.apply_static(fact, record.position),
             (Origin::Service, Some(Fact::Gateway { name, fact })) => {
-                self.apply_gateway(name, fact, record.position)
+                self.apply_gateway(name, fact, record.position);
             }
             (Origin::Service, Some(Fact::Deployment { name, fact })) => {
                 self.apply_deployment(name, fact, record.position);
@@ -125,7 +126,11 @@ impl State {
         let mut hasher = Sha256::new();
         serde_json::to_writer(Writer(&mut hasher), self)
             .expect("a state has text keys only and a hasher takes all bytes");
-        hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+        hasher.finalize().iter().fold(String::new(), |mut digits, byte| {
+            // Writing to a text cannot fail.
+            let _ = write!(digits, "{byte:02x}");
+            digits
+        })
     }
 }
 

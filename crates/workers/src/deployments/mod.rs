@@ -7,7 +7,7 @@ mod pause;
 mod plan;
 mod spec;
 
-pub use plan::{Action, Desired, plan};
+pub use plan::{Action, Desired, Unavailable, plan};
 
 use crate::Settings;
 use crate::containers::{ContainerDriver, ObservedInstance};
@@ -18,7 +18,13 @@ use pause::Pauses;
 use segue_domain::command::{Report, ServiceKey, ServiceReport};
 use segue_domain::state::State;
 use std::sync::Arc;
+use std::time::Duration;
 use time::OffsetDateTime;
+
+/// How soon a driver that could not tell what runs is asked again.
+const UNAVAILABLE_RETRY: Duration = Duration::from_secs(5);
+/// When steps that came to nothing are tried again.
+const RETRY: Duration = Duration::from_secs(1);
 
 /// Makes the parts of instance names that tell instances of one service apart.
 pub type Suffixes = Box<dyn FnMut() -> String + Send + Sync>;
@@ -48,9 +54,11 @@ impl DeploymentWorker {
         &mut self,
         state: &State,
         observed: &[(usize, ObservedInstance)],
+        unavailable: &Unavailable,
         now: OffsetDateTime,
     ) -> Vec<Action> {
         let desired = Desired {
+            unavailable,
             state,
             deployment: &self.deployment,
             drivers: &self.drivers,
@@ -115,9 +123,12 @@ impl Worker for DeploymentWorker {
     }
 
     async fn turn(&mut self, state: &State, now: OffsetDateTime) -> Result<Turn, Error> {
-        let observed = observe(&self.drivers, &self.deployment).await?;
-        let actions = self.plan(state, &observed, now);
+        let (observed, unavailable) = observe(&self.drivers, &self.deployment).await;
+        let actions = self.plan(state, &observed, &unavailable, now);
         let mut turn = Turn::default();
+        if !unavailable.is_empty() {
+            turn.look_again(UNAVAILABLE_RETRY);
+        }
         let mut failure = None;
         for action in actions {
             if let Err(error) = self.act(action, now, &mut turn).await {
@@ -125,21 +136,31 @@ impl Worker for DeploymentWorker {
             }
         }
         match failure {
-            // What was found is reported all the same; the next turn tries again.
             Some(error) if turn.reports.is_empty() => Err(error),
-            Some(_) | None => Ok(turn),
+            // What was found is reported all the same; the next turn tries again.
+            Some(error) => {
+                tracing::warn!(deployment = self.deployment, %error, "a step came to nothing");
+                turn.look_again(RETRY);
+                Ok(turn)
+            }
+            None => Ok(turn),
         }
     }
 }
 
-/// What runs of `deployment`, each instance with the place of its driver.
+/// What runs of `deployment`, each instance with the place of its driver, and the drivers that could not tell, with
+/// their words.
 async fn observe(
     drivers: &[Arc<dyn ContainerDriver>],
     deployment: &str,
-) -> Result<Vec<(usize, ObservedInstance)>, Error> {
+) -> (Vec<(usize, ObservedInstance)>, Unavailable) {
     let mut all = Vec::new();
+    let mut unavailable = Unavailable::new();
     for (index, driver) in drivers.iter().enumerate() {
-        all.extend(driver.observe(deployment).await?.into_iter().map(|observed| (index, observed)));
+        match driver.observe(deployment).await {
+            Ok(observed) => all.extend(observed.into_iter().map(|observed| (index, observed))),
+            Err(error) => drop(unavailable.insert(index, error.to_string())),
+        }
     }
-    Ok(all)
+    (all, unavailable)
 }

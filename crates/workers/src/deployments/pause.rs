@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// A service that ran this long starts over with the shortest pause.
-const RAN_WELL: Duration = Duration::from_secs(60);
+const RAN_WELL: Duration = Duration::from_mins(1);
 
 /// When services may be tried again.
 #[derive(Debug, Default)]

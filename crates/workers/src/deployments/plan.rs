@@ -8,8 +8,12 @@ use crate::containers::{Condition, ContainerDriver, InstanceSpec, ObservedInstan
 use segue_domain::artifact::{Deployment, Instance, Intention, Leaving, PhaseName, Service};
 use segue_domain::command::{ServiceKey, ServiceReport};
 use segue_domain::state::State;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use time::OffsetDateTime;
+
+/// How many instances of one service are started in one turn; the others follow in the next ones.
+const STARTS_MAX: usize = 20;
 
 /// What is wanted, and by which rules.
 pub struct Desired<'a> {
@@ -19,11 +23,16 @@ pub struct Desired<'a> {
     pub deployment: &'a str,
     /// The drivers; the first that supports a service's type runs it.
     pub drivers: &'a [Arc<dyn ContainerDriver>],
+    /// The drivers that could not tell what runs.
+    pub unavailable: &'a Unavailable,
     /// The rules.
     pub settings: &'a Settings,
     /// When a service that failed may be tried again.
     pub not_before: &'a dyn Fn(&ServiceKey) -> Option<OffsetDateTime>,
 }
+
+/// Drivers that could not tell what runs, by their place in [`Desired::drivers`], with their words.
+pub type Unavailable = BTreeMap<usize, String>;
 
 /// One step. Drivers are given by their place in [`Desired::drivers`].
 #[derive(Clone, Debug, PartialEq)]
@@ -126,6 +135,13 @@ struct Comparison<'a> {
     list: Vec<Instance>,
 }
 
+impl Comparison<'_> {
+    fn matches(&self) -> bool {
+        let all_stay = self.list.iter().all(|instance| instance.leaving == Leaving::No);
+        self.ready && self.outdated == 0 && all_stay
+    }
+}
+
 impl<'a> ServicePlan<'a> {
     fn deploy(&mut self, suffix: &mut dyn FnMut() -> String) {
         self.clear_exited();
@@ -140,6 +156,10 @@ impl<'a> ServicePlan<'a> {
             self.report_unsupported(kind);
             return;
         };
+        if let Some(words) = self.desired.unavailable.get(&driver) {
+            self.wait_for_driver(words, self.desired.settings.ready_for_deployment);
+            return;
+        }
         let name = self.desired.drivers[driver].name();
         let network = &self.desired.settings.network;
         let template =
@@ -167,7 +187,16 @@ impl<'a> ServicePlan<'a> {
     fn undeploy(&mut self) {
         let status = &self.service.status;
         if self.own.is_empty() {
-            self.report(ServiceReport::Gone);
+            // What cannot be seen may still run.
+            match self.desired.unavailable.values().next() {
+                None => self.report(ServiceReport::Gone),
+                Some(_) if status.phase.name == PhaseName::Initiated => {
+                    self.report(ServiceReport::TakenUp);
+                }
+                Some(words) => {
+                    self.wait_for_driver(words, self.desired.settings.ready_for_undeployment);
+                }
+            }
             return;
         }
         self.clear_exited();
@@ -191,6 +220,7 @@ impl<'a> ServicePlan<'a> {
     fn prepare(&mut self) {
         let comparison = self.compare("", false);
         self.report_instances(&comparison.list);
+        self.stop_released();
         if self.service.status.phase.name == PhaseName::Failed {
             return;
         }
@@ -257,7 +287,10 @@ impl<'a> ServicePlan<'a> {
             self.actions.push(Action::WaitUntil(at));
             return;
         }
-        for _ in 0..missing {
+        if missing > STARTS_MAX {
+            self.actions.push(Action::WaitUntil(self.now));
+        }
+        for _ in 0..missing.min(STARTS_MAX) {
             let spec =
                 InstanceSpec { name: instance_name(&self.key, &suffix()), ..template.clone() };
             self.actions.push(Action::Start {
@@ -288,6 +321,13 @@ impl<'a> ServicePlan<'a> {
         }
     }
 
+    /// Nothing can be seen of the service. What is known of it stays, and the driver's words are told.
+    fn wait_for_driver(&mut self, words: &str, limit: Option<std::time::Duration>) {
+        if !self.report_timed_out(limit) {
+            self.report_trouble(words);
+        }
+    }
+
     /// What keeps ending is told in its own last words, also while its driver still tries.
     fn report_restarting(&mut self) {
         let words = self.own.iter().find_map(|(_, instance)| match &instance.condition {
@@ -297,10 +337,16 @@ impl<'a> ServicePlan<'a> {
             | Condition::Stopping
             | Condition::Exited(_) => None,
         });
-        if let Some(words) =
-            words.filter(|words| self.service.status.phase.notification.as_ref() != Some(*words))
-        {
-            self.report(ServiceReport::Trouble(words.clone()));
+        if let Some(words) = words {
+            self.report_trouble(words);
+        }
+    }
+
+    /// Tells `words` unless they were told last.
+    fn report_trouble(&mut self, words: &str) {
+        let phase = &self.service.status.phase;
+        if phase.name == PhaseName::Updating && phase.notification.as_deref() != Some(words) {
+            self.report(ServiceReport::Trouble(words.to_owned()));
         }
     }
 
@@ -320,27 +366,27 @@ impl<'a> ServicePlan<'a> {
     }
 
     fn report_done(&mut self, comparison: &Comparison<'_>) {
-        if self.matches(comparison) && comparison.list == self.service.instances {
+        if comparison.matches() && comparison.list == self.service.instances {
             self.report(ServiceReport::Done);
         }
     }
 
     fn report_difference(&mut self, comparison: &Comparison<'_>) {
-        if self.matches(comparison) {
+        if comparison.matches() {
             return;
         }
         let running =
             comparison.staying.iter().filter(|found| found.condition == Condition::Running).count();
         let mut how = format!("{running} of {} instances run", self.service.scale.instances);
+        for (_, instance) in &self.own {
+            if let Condition::Exited(words) = &instance.condition {
+                how = format!("{how}, '{}' {words}", instance.name);
+            }
+        }
         if comparison.outdated > 0 {
             how = format!("{how}, {} with another definition", comparison.outdated);
         }
         self.report(ServiceReport::Differs(how));
-    }
-
-    fn matches(&self, comparison: &Comparison<'_>) -> bool {
-        let all_stay = comparison.list.iter().all(|instance| instance.leaving == Leaving::No);
-        comparison.ready && comparison.outdated == 0 && all_stay
     }
 
     fn report_unsupported(&mut self, kind: &str) {
@@ -361,7 +407,9 @@ impl<'a> ServicePlan<'a> {
         if phase.name != PhaseName::Updating {
             return false;
         }
-        let deadline = phase.since + limit;
+        let limit_signed = time::Duration::try_from(limit).unwrap_or(time::Duration::MAX);
+        // A limit past the end of time is none.
+        let Some(deadline) = phase.since.checked_add(limit_signed) else { return false };
         if self.now < deadline {
             self.actions.push(Action::WaitUntil(deadline));
             return false;

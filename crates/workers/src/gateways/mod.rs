@@ -108,4 +108,6 @@ pub struct Applied {
     pub changed: bool,
     /// Gateways that could not be served, with the reason; all others are.
     pub refused: BTreeMap<String, String>,
+    /// Those of them whose port another program has.
+    pub ports_taken: BTreeSet<String>,
 }

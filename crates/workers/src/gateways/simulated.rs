@@ -83,20 +83,21 @@ impl GatewayDriver for SimulatedGateways {
             .iter()
             .map(|port| (*port, "another program".to_owned()))
             .collect();
-        let mut refused = BTreeMap::new();
+        let mut applied = Applied::default();
         let mut served = Configuration::default();
         for gateway in &configuration.gateways {
             if let Some(by) = taken.get(&gateway.port) {
-                refused
-                    .insert(gateway.name.clone(), format!("port {} is used by {by}", gateway.port));
+                let reason = format!("port {} is used by {by}", gateway.port);
+                applied.refused.insert(gateway.name.clone(), reason);
+                applied.ports_taken.insert(gateway.name.clone());
             } else {
                 taken.insert(gateway.port, gateway.name.clone());
                 served.gateways.push(gateway.clone());
             }
         }
-        let changed = state.applied.as_ref() != Some(&served);
+        applied.changed = state.applied.as_ref() != Some(&served);
         state.applied = Some(served);
-        Ok(Applied { changed, refused })
+        Ok(applied)
     }
 
     async fn busy(&self) -> Result<BTreeSet<String>, Error> {

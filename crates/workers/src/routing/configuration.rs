@@ -8,10 +8,14 @@ use segue_domain::artifact::{
     Gateway, GatewayName, Leaving, LookupClass, PortType, Route, RoutePath, lookup_name,
 };
 use segue_domain::state::State;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// How deep gateways may stand behind gateways; deeper ones, and circles, lead nowhere.
+/// How deep gateways behind gateways are expanded; deeper ones are a hop of their own.
 const NESTING_MAX: usize = 8;
+/// How many gateways are expanded behind one; what is behind the others is a hop of its own.
+const EXPANSIONS_MAX: usize = 256;
+/// Shares are exact up to this denominator, which leaves room to calculate with them; finer ones are rounded.
+const DENOMINATOR_MAX: u128 = 1 << 40;
 
 /// All gateways that take traffic: those with a port, and of the internal ones those with at least one target.
 pub fn configuration(state: &State) -> Configuration {
@@ -52,55 +56,93 @@ fn frontend(state: &State, gateway: &Gateway) -> Frontend {
         } else {
             Vec::new()
         },
-        routes: models(&gateway.name, leaves(state, gateway, 0)),
+        routes: models(&gateway.name, Expansion::of(state, gateway)),
     }
 }
 
-/// The ways through `gateway` down to targets, gateways behind it expanded.
-fn leaves(state: &State, gateway: &Gateway, depth: usize) -> Vec<Leaf> {
-    let mut all = Vec::new();
-    for (path, route) in &gateway.routes {
+/// The way down from one gateway through those behind it.
+struct Expansion<'a> {
+    state: &'a State,
+    /// The gateways on the way here, outermost first.
+    above: Vec<&'a str>,
+    /// How many gateways may still be expanded.
+    budget: usize,
+}
+
+impl<'a> Expansion<'a> {
+    /// The ways through `gateway` down to targets, gateways behind it expanded.
+    fn of(state: &'a State, gateway: &'a Gateway) -> Vec<Leaf> {
+        Self { state, above: Vec::new(), budget: EXPANSIONS_MAX }.leaves(gateway)
+    }
+
+    fn leaves(&mut self, gateway: &'a Gateway) -> Vec<Leaf> {
+        self.above.push(&gateway.name);
+        let mut all = Vec::new();
+        for (path, route) in &gateway.routes {
+            all.extend(self.route(gateway, path, route));
+        }
+        self.above.pop();
+        all
+    }
+
+    fn route(&mut self, gateway: &'a Gateway, path: &RoutePath, route: &Route) -> Vec<Leaf> {
         let weight = route.weight.map_or(0, |weight| u64::from(weight.value()));
-        match nested(state, gateway, path, route, depth) {
+        match self.nested(gateway, path, route) {
             Some(inner) => {
                 let total = Share::sum(
                     inner.iter().filter(|leaf| !leaf.targets.is_empty()).map(|leaf| leaf.share),
                 );
-                all.extend(inner.into_iter().map(|leaf| {
+                let part = |leaf: Leaf| {
                     let share = leaf.share.divided_by(total).times(weight);
                     Leaf { share, ..leaf }
-                }));
+                };
+                inner.into_iter().map(part).collect()
             }
-            None => all.push(Leaf {
+            None => vec![Leaf {
                 path: path.as_str().to_owned(),
                 share: Share::whole(weight),
                 route: route.clone(),
-                targets: targets(state, path),
-            }),
+                targets: targets(self.state, path),
+            }],
         }
     }
-    all
+
+    /// What stands behind a route that leads to a gateway, when the two can be one: the same protocol, and nothing
+    /// that only the gateway in between could do. Circles lead nowhere.
+    fn nested(&mut self, outer: &Gateway, path: &RoutePath, route: &Route) -> Option<Vec<Leaf>> {
+        if path.external().is_some() || path.segments().len() > 3 {
+            return None;
+        }
+        let inner = self.state.gateways().get(path.as_str()).filter(|stored| stored.published)?;
+        let inner: &'a Gateway = &inner.gateway;
+        if self.above.contains(&inner.name.as_str()) {
+            return Some(Vec::new());
+        }
+        let plain =
+            inner.sticky.is_none() && route.rewrites.is_empty() && route.balance.0 == "default";
+        let deep = self.above.len() > NESTING_MAX || self.budget == 0;
+        if deep || !plain || protocol(inner) != protocol(outer) {
+            // A hop that comes back here would never end.
+            let comes_back = self.above.iter().any(|above| leads_to(self.state, inner, above));
+            return comes_back.then(Vec::new);
+        }
+        self.budget -= 1;
+        Some(self.leaves(inner))
+    }
 }
 
-/// What stands behind a route that leads to a gateway, when the two can be one: the same protocol, and nothing that
-/// only the gateway in between could do.
-fn nested(
-    state: &State,
-    outer: &Gateway,
-    path: &RoutePath,
-    route: &Route,
-    depth: usize,
-) -> Option<Vec<Leaf>> {
-    if path.external().is_some() || path.segments().len() > 3 {
-        return None;
+/// Whether requests to `from` may come to gateway `goal`.
+fn leads_to(state: &State, from: &Gateway, goal: &str) -> bool {
+    let mut seen: BTreeSet<&str> = BTreeSet::from([from.name.as_str()]);
+    let mut open = vec![from];
+    while let Some(gateway) = open.pop() {
+        if gateway.name == goal {
+            return true;
+        }
+        let behind = gateway.routes.keys().filter_map(|path| state.gateway(path.as_str()));
+        open.extend(behind.filter(|found| seen.insert(&found.name)));
     }
-    let inner = state.gateways().get(path.as_str()).filter(|stored| stored.published)?;
-    let inner = &inner.gateway;
-    let plain = inner.sticky.is_none() && route.rewrites.is_empty() && route.balance.0 == "default";
-    if depth >= NESTING_MAX || !plain || protocol(inner) != protocol(outer) {
-        return None;
-    }
-    Some(leaves(state, inner, depth + 1))
+    false
 }
 
 /// The addresses behind a route that is not expanded.
@@ -247,16 +289,27 @@ impl Share {
 
     fn reduced(self) -> Self {
         let divisor = gcd(self.numerator, self.denominator).max(1);
-        Self { numerator: self.numerator / divisor, denominator: self.denominator / divisor }
+        let (numerator, denominator) = (self.numerator / divisor, self.denominator / divisor);
+        if denominator <= DENOMINATOR_MAX {
+            return Self { numerator, denominator };
+        }
+        let coarser = denominator / DENOMINATOR_MAX + 1;
+        // What has a share keeps one.
+        let least = u128::from(numerator > 0);
+        Self { numerator: (numerator / coarser).max(least), denominator: denominator / coarser }
     }
 
     /// The smallest whole numbers in these proportions, scaled down when they do not fit.
     fn whole_numbers(shares: &[Self]) -> Vec<u32> {
-        let common = shares
-            .iter()
-            .fold(1, |common, share| common / gcd(common, share.denominator) * share.denominator);
-        let numbers: Vec<u128> =
-            shares.iter().map(|share| share.numerator * (common / share.denominator)).collect();
+        let common = shares.iter().fold(1, |common: u128, share| {
+            let common = common / gcd(common, share.denominator) * share.denominator;
+            if common <= DENOMINATOR_MAX { common } else { DENOMINATOR_MAX }
+        });
+        let number = |share: &Self| {
+            let number = share.numerator * common / share.denominator;
+            number.max(u128::from(share.numerator > 0))
+        };
+        let numbers: Vec<u128> = shares.iter().map(number).collect();
         let divisor = numbers.iter().fold(0, |divisor, number| gcd(divisor, *number)).max(1);
         let largest = numbers.iter().max().copied().unwrap_or_default() / divisor;
         let limit = u128::from(u32::MAX);
@@ -278,16 +331,4 @@ fn gcd(a: u128, b: u128) -> u128 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn shares_become_the_smallest_whole_numbers() {
-        let share = |numerator, denominator| Share { numerator, denominator };
-        assert_eq!(Share::whole_numbers(&[Share::whole(90), Share::whole(10)]), [9, 1]);
-        assert_eq!(Share::whole_numbers(&[share(1, 3), share(2, 3), Share::NOTHING]), [1, 2, 0]);
-        assert_eq!(Share::whole_numbers(&[Share::NOTHING]), [0]);
-        let nested = share(1, 4).divided_by(share(1, 2)).times(70);
-        assert_eq!(Share::whole_numbers(&[nested, Share::whole(30)]), [7, 6]);
-    }
-}
+mod tests;

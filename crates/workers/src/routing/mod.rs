@@ -116,8 +116,14 @@ impl Worker for GatewaysWorker {
         });
         if news || installed || !released.is_empty() {
             let installed = installed.then(|| self.settings.configuration_name.clone());
-            let refused = applied.refused;
-            turn.reports.push(Report::Routed(Routed { served, refused, released, installed }));
+            let Applied { refused, ports_taken, .. } = applied;
+            turn.reports.push(Report::Routed(Routed {
+                served,
+                refused,
+                ports_taken,
+                released,
+                installed,
+            }));
         }
         Ok(turn)
     }

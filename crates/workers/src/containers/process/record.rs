@@ -80,6 +80,7 @@ impl Directory {
                     "another Segue runs processes from {path}; give each its own directory"
                 ));
             }
+            // Polled: a lock that is waited for cannot be given up after a time.
             std::thread::sleep(Duration::from_millis(10));
         }
         Ok(file)

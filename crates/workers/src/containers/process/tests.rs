@@ -1,3 +1,5 @@
+//! Real processes: small programs that Debian has.
+
 use super::*;
 use crate::containers::conformance::{self, Subject, wait_for};
 use rustix::process::Signal;

@@ -1,3 +1,5 @@
+//! The simulation behaves as a driver should, and fails as it is told.
+
 use super::*;
 use crate::containers::conformance::{self, Subject};
 

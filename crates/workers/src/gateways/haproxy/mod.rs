@@ -245,9 +245,9 @@ impl HaproxyDriver {
         &self,
         configuration: &'a Configuration,
         ours: &BTreeSet<u16>,
-    ) -> (Vec<&'a Frontend>, BTreeMap<String, String>) {
+    ) -> (Vec<&'a Frontend>, Applied) {
         let mut usable = Vec::new();
-        let mut refused = BTreeMap::new();
+        let mut applied = Applied::default();
         let mut names = BTreeSet::new();
         let mut taken: BTreeMap<u16, &str> = BTreeMap::new();
         taken.extend(self.settings.virtual_hosts_port.map(|port| (port, "virtual_hosts")));
@@ -263,15 +263,19 @@ impl HaproxyDriver {
                         .get(&gateway.port)
                         .map(|by| format!("port {} is used by {by}", gateway.port))
                 })
-                .or_else(|| self.port_refusal(gateway.port, ours));
+                .or_else(|| {
+                    let reason = self.port_refusal(gateway.port, ours)?;
+                    applied.ports_taken.insert(gateway.name.clone());
+                    Some(reason)
+                });
             if let Some(reason) = reason {
-                refused.insert(gateway.name.clone(), reason);
+                applied.refused.insert(gateway.name.clone(), reason);
             } else {
                 taken.insert(gateway.port, &gateway.name);
                 usable.push(gateway);
             }
         }
-        (usable, refused)
+        (usable, applied)
     }
 
     fn port_refusal(&self, port: u16, ours: &BTreeSet<u16>) -> Option<String> {
@@ -374,8 +378,8 @@ impl GatewayDriver for HaproxyDriver {
             self.process.forget_predecessor().await?;
         }
         let ours = observed.as_ref().map(|observed| observed.ports.clone()).unwrap_or_default();
-        let (usable, mut refused) = self.usable(configuration, &ours);
-        let virtual_hosts_port = self.virtual_hosts_port(&ours, &mut refused);
+        let (usable, mut applied) = self.usable(configuration, &ours);
+        let virtual_hosts_port = self.virtual_hosts_port(&ours, &mut applied.refused);
         let model = Model::of(&usable, self.settings.bind_address, virtual_hosts_port);
         let new = self.rendered(&model);
         self.remember(&mut state, configuration);
@@ -391,7 +395,7 @@ impl GatewayDriver for HaproxyDriver {
         state.model = Some(model);
         self.watch(&mut state)?;
         self.keeper.follow(&new.text)?;
-        Ok(Applied { changed: adjusted.unwrap_or(true), refused })
+        Ok(Applied { changed: adjusted.unwrap_or(true), ..applied })
     }
 
     async fn busy(&self) -> Result<BTreeSet<String>, Error> {

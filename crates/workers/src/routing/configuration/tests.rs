@@ -1,0 +1,75 @@
+//! Gateways behind gateways, and the arithmetic of shares.
+
+use super::*;
+use futures::executor::block_on;
+use segue_domain::command::{Artifact, Command, Context, Rules, Store as Wish, Submission, Verb};
+use segue_domain::dsl;
+use segue_domain::store::Store;
+use time::OffsetDateTime;
+
+#[test]
+fn shares_become_the_smallest_whole_numbers() {
+    let share = |numerator, denominator| Share { numerator, denominator };
+    assert_eq!(Share::whole_numbers(&[Share::whole(90), Share::whole(10)]), [9, 1]);
+    assert_eq!(Share::whole_numbers(&[share(1, 3), share(2, 3), Share::NOTHING]), [1, 2, 0]);
+    assert_eq!(Share::whole_numbers(&[Share::NOTHING]), [0]);
+    let primes = [97, 89, 83, 79, 73, 71, 67, 61, 59, 53, 47, 43, 41, 37, 31, 29, 23];
+    let fine: Vec<Share> = primes.iter().map(|prime| share(1, prime * 1_000_003)).collect();
+    let numbers = Share::whole_numbers(&fine);
+    assert!(numbers.is_sorted() && numbers[0] > 0, "{numbers:?}");
+    assert!(Share::sum(fine.iter().copied()).denominator <= DENOMINATOR_MAX);
+    let nested = share(1, 4).divided_by(share(1, 2)).times(70);
+    assert_eq!(Share::whole_numbers(&[nested, Share::whole(30)]), [7, 6]);
+}
+
+/// What is served when these gateways are stored, each as `gateway: path*weight path*weight`.
+fn served(gateways: &[&str]) -> Vec<String> {
+    let store = Store::in_memory(Rules::default()).unwrap();
+    let context = Context {
+        now: OffsetDateTime::UNIX_EPOCH,
+        actor: "user".to_owned(),
+        cause: None,
+        correlation: "request".to_owned(),
+    };
+    for text in gateways {
+        let node = dsl::document(text).unwrap();
+        let gateway = dsl::read_gateway(&node, &dsl::Options::default()).unwrap();
+        let submission = Submission { verb: Verb::Update, representation: "".into() };
+        let artifact = Artifact::Gateway(Box::new(gateway));
+        block_on(store.execute(&Command::Store(Wish { artifact, submission }), &context)).unwrap();
+    }
+    let line = |frontend: Frontend| {
+        let routes = frontend.routes.iter().map(|route| format!("{}*{}", route.path, route.weight));
+        format!("{}: {}", frontend.name, routes.collect::<Vec<_>>().join(" "))
+    };
+    configuration(&store.state()).gateways.into_iter().map(line).collect()
+}
+
+#[test]
+fn gateways_behind_gateways_are_expanded() {
+    let inner = "{name: in, routes: {'[a:1]': {weight: 25%}, '[b:1]': {weight: 75%}}}";
+    let outer = "{name: out, routes: {in: {weight: 40%}, '[c:1]': {weight: 60%}}}";
+    assert_eq!(served(&[inner, outer])[1], "out: [a:1]*1 [b:1]*3 [c:1]*6");
+}
+
+#[test]
+fn circles_lead_nowhere() {
+    assert_eq!(served(&["{name: a, routes: {a: {}}}"]), ["a: "]);
+    let there = "{name: a, routes: {b: {weight: 50%}, '[x:1]': {weight: 50%}}}";
+    let back = "{name: b, routes: {a: {weight: 50%}, '[y:1]': {weight: 50%}}}";
+    assert_eq!(served(&[there, back]), ["a: [y:1]*1 [x:1]*1", "b: [x:1]*1 [y:1]*1"]);
+    let sticky = "{name: b, sticky: route, routes: {a: {weight: 50%}, '[y:1]': {weight: 50%}}}";
+    assert_eq!(served(&[there, sticky])[0], "a: [x:1]*1", "a hop that comes back never ends");
+}
+
+#[test]
+fn a_mesh_of_gateways_is_not_expanded_without_end() {
+    let names: Vec<String> = (0..12).map(|number| format!("g{number}")).collect();
+    let routes = names.join(": {}, ");
+    let mesh: Vec<String> = names
+        .iter()
+        .map(|name| format!("{{name: {name}, routes: {{{routes}: {{}}, '[x:1]': {{}}}}}}"))
+        .collect();
+    let mesh: Vec<&str> = mesh.iter().map(String::as_str).collect();
+    assert_eq!(served(&mesh).len(), names.len());
+}
