@@ -2,10 +2,13 @@
 //!
 //! A change that the runtime socket takes is served at once; the file, which a restart of HAProxy needs, follows: it
 //! is checked by `haproxy -c` and replaced in the background, several changes as one. A change that takes a reload
-//! waits for its file.
+//! waits for its files. Map files, which the configuration names, are written along with it.
 
 use super::process::{self, CONFIGURATION_FILE, Process};
+use super::slots;
 use crate::driver::{Changes, Error};
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Mutex, watch};
@@ -16,7 +19,16 @@ const CANDIDATE_FILE: &str = "haproxy.cfg.candidate";
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// The file, and the task that brings it up to date.
+/// What HAProxy reads when it starts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Files {
+    /// The configuration.
+    pub(super) text: String,
+    /// Map files by their paths in HAProxy's directory.
+    pub(super) maps: BTreeMap<String, String>,
+}
+
+/// The files, and the task that brings them up to date.
 #[derive(Debug)]
 pub(super) struct Keeper {
     shared: Arc<Shared>,
@@ -26,11 +38,11 @@ pub(super) struct Keeper {
 #[derive(Debug)]
 struct Shared {
     process: Arc<Process>,
-    /// The text that the file is to have.
-    wanted: watch::Sender<String>,
-    /// The text that it has.
-    installed: Mutex<String>,
-    /// Why it does not have the wanted text.
+    /// What is to be there.
+    wanted: watch::Sender<Files>,
+    /// What is there.
+    installed: Mutex<Files>,
+    /// Why what is wanted is not there.
     failure: StdMutex<Option<Error>>,
     changes: Changes,
 }
@@ -38,9 +50,7 @@ struct Shared {
 impl Keeper {
     /// A keeper of the file of `process`. Failures are told through `changes`, once each.
     pub(super) fn new(process: Arc<Process>, changes: Changes) -> Self {
-        let file = process.directory.join(CONFIGURATION_FILE);
-        // Without a file there is nothing to keep yet.
-        let installed = std::fs::read_to_string(file).unwrap_or_default();
+        let installed = Files::read(&process.directory);
         let shared = Shared {
             process,
             wanted: watch::Sender::new(installed.clone()),
@@ -53,15 +63,20 @@ impl Keeper {
 
     /// The text that is served.
     pub(super) fn text(&self) -> String {
+        self.shared.wanted.borrow().text.clone()
+    }
+
+    /// The files as they are served.
+    pub(super) fn files(&self) -> Files {
         self.shared.wanted.borrow().clone()
     }
 
-    /// Lets the file follow to `text`. That it could not follow so far is an error.
-    pub(super) fn follow(&self, text: &str) -> Result<(), Error> {
+    /// Lets what is there follow to `files`. That it could not follow so far is an error.
+    pub(super) fn follow(&self, files: &Files) -> Result<(), Error> {
         self.shared.wanted.send_if_modified(|wanted| {
-            let new = wanted != text;
+            let new = wanted != files;
             if new {
-                text.clone_into(wanted);
+                files.clone_into(wanted);
             }
             new
         });
@@ -75,19 +90,19 @@ impl Keeper {
         }
     }
 
-    /// Replaces the file by `text` now, once HAProxy accepts it.
-    pub(super) async fn install(&self, text: &str) -> Result<(), Error> {
+    /// Replaces what is there by `files` now, once HAProxy accepts them.
+    pub(super) async fn install(&self, files: &Files) -> Result<(), Error> {
         let mut installed = self.shared.installed.lock().await;
-        self.shared.install(&mut installed, text).await?;
-        self.shared.wanted.send_replace(text.to_owned());
+        self.shared.install(&mut installed, files).await?;
+        self.shared.wanted.send_replace(files.clone());
         Ok(())
     }
 
-    /// Waits until the file has the text that is served, for at most `limit`.
+    /// Waits until the files are those that are served, for at most `limit`.
     #[cfg(test)]
     pub(super) async fn kept(&self, limit: Duration) -> bool {
         let end = tokio::time::Instant::now() + limit;
-        while *self.shared.installed.lock().await != self.text() {
+        while *self.shared.installed.lock().await != self.files() {
             if tokio::time::Instant::now() > end {
                 return false;
             }
@@ -105,9 +120,23 @@ impl Drop for Keeper {
     }
 }
 
+impl Files {
+    /// What is in `directory`. Without a file there is nothing to keep yet.
+    fn read(directory: &Path) -> Self {
+        let text = std::fs::read_to_string(directory.join(CONFIGURATION_FILE)).unwrap_or_default();
+        let maps = std::fs::read_dir(directory.join(slots::FOLDER)).into_iter().flatten().flatten();
+        let maps = maps.filter_map(|entry| {
+            let name = entry.file_name().into_string().ok()?;
+            let content = std::fs::read_to_string(entry.path()).ok()?;
+            Some((format!("{}/{name}", slots::FOLDER), content))
+        });
+        Self { text, maps: maps.collect() }
+    }
+}
+
 impl Shared {
-    async fn install(&self, installed: &mut String, text: &str) -> Result<(), Error> {
-        if installed == text {
+    async fn install(&self, installed: &mut Files, files: &Files) -> Result<(), Error> {
+        if installed == files {
             return Ok(());
         }
         let directory = &self.process.directory;
@@ -117,15 +146,40 @@ impl Shared {
                 "cannot write HAProxy's configuration to {directory}: {error}"
             ))
         };
-        std::fs::write(directory.join(CANDIDATE_FILE), text).map_err(fail)?;
-        self.process.check(CANDIDATE_FILE).await?;
-        process::replace(&directory.join(CONFIGURATION_FILE), text.as_bytes()).map_err(fail)?;
-        text.clone_into(installed);
+        std::fs::create_dir_all(directory.join(slots::FOLDER)).map_err(fail)?;
+        let replace = |installed: &mut Files, file: &String, map: &String| {
+            process::replace(&directory.join(file), map.as_bytes()).map_err(fail)?;
+            installed.maps.insert(file.clone(), map.clone());
+            Ok(())
+        };
+        // The check takes all maps, but those of the configuration in use stay until the new one is accepted.
+        for (file, map) in &files.maps {
+            if !installed.maps.contains_key(file) {
+                replace(installed, file, map)?;
+            }
+        }
+        if installed.text != files.text {
+            std::fs::write(directory.join(CANDIDATE_FILE), &files.text).map_err(fail)?;
+            self.process.check(CANDIDATE_FILE).await?;
+        }
+        for (file, map) in &files.maps {
+            if installed.maps.get(file) != Some(map) {
+                replace(installed, file, map)?;
+            }
+        }
+        let configuration = directory.join(CONFIGURATION_FILE);
+        process::replace(&configuration, files.text.as_bytes()).map_err(fail)?;
+        files.text.clone_into(&mut installed.text);
+        for file in installed.maps.keys().filter(|file| !files.maps.contains_key(*file)) {
+            // One that stays is in nobody's way.
+            std::fs::remove_file(directory.join(file)).ok();
+        }
+        files.clone_into(installed);
         Ok(())
     }
 }
 
-/// Brings the file to the wanted text, again and again, with growing pauses while that fails.
+/// Brings the files to the wanted ones, again and again, with growing pauses while that fails.
 async fn keep(shared: Arc<Shared>) {
     let mut wanted = shared.wanted.subscribe();
     wanted.mark_changed();
@@ -134,8 +188,8 @@ async fn keep(shared: Arc<Shared>) {
         let outcome = {
             let mut installed = shared.installed.lock().await;
             // Read under the lock: an installation that came in between has the last word.
-            let text = wanted.borrow_and_update().clone();
-            shared.install(&mut installed, &text).await
+            let files = wanted.borrow_and_update().clone();
+            shared.install(&mut installed, &files).await
         };
         let failure = outcome.err();
         let failed = failure.is_some();

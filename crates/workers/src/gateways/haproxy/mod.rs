@@ -4,13 +4,15 @@
 //! `apply`, so adopting one that an earlier life of the service started is nothing special. Weights, states and
 //! servers change through that socket; only what [`model::Model::structure`] holds takes a reload.
 //!
-//! Round robin is exact from a fresh start or reload on. After a change of weights at run time HAProxy first finishes
-//! the cycle it is in, at most 16 times the sum of the old weights, and until then windows are off by one or two requests.
+//! Shares of http gateways without cookies are exact at all times, by tables; see [`slots`]. Everywhere else round
+//! robin is exact from a fresh start or reload on. After a change of weights at run time HAProxy first finishes the
+//! cycle it is in, at most 16 times the sum of the old weights, and until then windows are off by one or two requests.
 
 mod keeper;
 mod model;
 mod process;
 mod render;
+mod slots;
 mod socket;
 mod state;
 #[cfg(test)]
@@ -26,7 +28,7 @@ use model::Model;
 use process::{Identity, Process};
 use render::{Base, Rendered};
 use socket::{MASTER, Sockets};
-use state::Observed;
+use state::{Observed, Plan};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::os::unix::fs::DirBuilderExt;
@@ -169,19 +171,36 @@ impl HaproxyDriver {
     /// Brings the running worker to `model` through its socket. Says whether anything changed, or `None` when it did
     /// not work and a reload is due.
     async fn adjust(&self, model: &Model, observed: &Observed) -> Result<Option<bool>, Error> {
-        let commands = state::plan(model, observed);
-        if commands.is_empty() {
+        let plan = self.plan(model, observed).await?;
+        if plan.first().is_none() {
             return Ok(Some(false));
         }
-        if let Err(error) = self.sockets.send(&commands).await {
+        if let Err(error) = self.carry_out(&plan).await {
             tracing::warn!(%error, "HAProxy took no commands, reloading it");
             return Ok(None);
         }
-        let rest = self.observe().await?.map(|now| state::plan(model, &now));
-        if let Some(command) = rest.as_ref().and_then(|rest| rest.first()) {
-            tracing::warn!(command, "HAProxy did not do as told, reloading it");
+        let Some(now) = self.observe().await? else { return Ok(None) };
+        if let Some(step) = self.plan(model, &now).await?.first() {
+            tracing::warn!(step, "HAProxy did not do as told, reloading it");
+            return Ok(None);
         }
-        Ok(rest.filter(Vec::is_empty).map(|_| true))
+        Ok(Some(true))
+    }
+
+    async fn plan(&self, model: &Model, observed: &Observed) -> Result<Plan, Error> {
+        let tables = self.sockets.send(&state::tables_question(model)).await.map_err(|error| {
+            Error::Transient(format!("HAProxy's runtime socket does not answer: {error}"))
+        })?;
+        Ok(state::plan(model, observed, &tables))
+    }
+
+    async fn carry_out(&self, plan: &Plan) -> std::io::Result<()> {
+        self.sockets.send(&plan.gain).await?;
+        for table in &plan.tables {
+            self.sockets.replace_map(&table.file, &table.lines()).await?;
+        }
+        self.sockets.send(&plan.lose).await?;
+        Ok(())
     }
 
     /// Starts or reloads HAProxy with the file in use, and waits until it serves it.
@@ -219,10 +238,10 @@ impl HaproxyDriver {
 
     /// Installs and loads; when loading fails the former file is put back.
     async fn replace(&self, before: Option<&Observed>, new: &Rendered) -> Result<(), Error> {
-        let former = self.keeper.text();
-        self.keeper.install(&new.text).await?;
+        let former = self.keeper.files();
+        self.keeper.install(&new.files).await?;
         if let Err(error) = self.load(before, &new.structure).await {
-            if !former.is_empty() && former != new.text {
+            if !former.text.is_empty() && former != new.files {
                 self.keeper.install(&former).await?;
             }
             return Err(error);
@@ -394,7 +413,7 @@ impl GatewayDriver for HaproxyDriver {
         }
         state.model = Some(model);
         self.watch(&mut state)?;
-        self.keeper.follow(&new.text)?;
+        self.keeper.follow(&new.files)?;
         Ok(Applied { changed: adjusted.unwrap_or(true), ..applied })
     }
 

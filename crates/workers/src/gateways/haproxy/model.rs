@@ -2,6 +2,7 @@
 //!
 //! Pure. It knows the proxy's concepts but not its syntax, and nothing of processes and sockets.
 
+use super::slots::Table;
 use crate::gateways::{Frontend, Protocol, RouteModel, Target};
 use segue_domain::artifact::Sticky;
 use serde::Serialize;
@@ -55,6 +56,8 @@ pub(super) struct Backend {
     pub(super) comment: String,
     pub(super) http: bool,
     pub(super) balance: Vec<String>,
+    /// Which server takes which request; `None` where it can only be left to `balance`.
+    pub(super) table: Option<Table>,
     pub(super) cookie: bool,
     pub(super) rewrites: Vec<RewriteRule>,
     pub(super) servers: Vec<Server>,
@@ -148,6 +151,9 @@ impl Model {
             for server in &mut backend.servers {
                 server.weight = 0;
                 server.draining = false;
+            }
+            if let Some(table) = &mut backend.table {
+                table.slots.clear();
             }
         }
         structure
@@ -295,15 +301,30 @@ fn one_level(gateway: &Frontend, weights: &[u16]) -> Backend {
             server(target, *weight, &format!("{}//{} {}", gateway.name, route.path, target.name))
         })
     });
+    let http = gateway.protocol == Protocol::Http;
+    let cookie = gateway.sticky == Some(Sticky::Instance);
+    // A server that a table chose counts as one that a cookie chose: HAProxy would set no cookie.
+    let exact = http && !cookie && balance == ["roundrobin"];
     Backend {
         name: gateway.lookup_name.clone(),
         comment: gateway.name.clone(),
-        http: gateway.protocol == Protocol::Http,
+        http,
         balance,
-        cookie: gateway.sticky == Some(Sticky::Instance),
+        table: exact.then(|| table(gateway)),
+        cookie,
         rewrites,
         servers: servers.collect(),
     }
+}
+
+fn table(gateway: &Frontend) -> Table {
+    let servers = |route| {
+        let live = distinct(route).filter(|target| !target.draining);
+        live.map(|target| target.lookup_name.as_str()).collect()
+    };
+    let routes: Vec<(u32, Vec<&str>)> =
+        gateway.routes.iter().map(|route| (route.weight, servers(route))).collect();
+    Table::of(&gateway.lookup_name, &routes)
 }
 
 fn two_levels(gateway: &Frontend, model: &mut Model) {
@@ -322,6 +343,7 @@ fn two_levels(gateway: &Frontend, model: &mut Model) {
         comment: gateway.name.clone(),
         http,
         balance: balance("default", default_balance(gateway)),
+        table: None,
         cookie: gateway.sticky.is_some(),
         rewrites: Vec::new(),
         servers: servers.collect(),
@@ -339,6 +361,7 @@ fn two_levels(gateway: &Frontend, model: &mut Model) {
             name: route.lookup_name.clone(),
             http,
             balance: balance(&route.balance, if http { "roundrobin" } else { "leastconn" }),
+            table: None,
             cookie: gateway.sticky == Some(Sticky::Instance),
             rewrites: rewrites(route),
             servers: distinct(route)

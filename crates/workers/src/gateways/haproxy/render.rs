@@ -3,7 +3,9 @@
 //! Layout is the template's business. What comes from documents passes the filters `quote` and `comment`, so no
 //! value can end a line or add a directive.
 
+use super::keeper::Files;
 use super::model::{Model, hex};
+use super::slots::Table;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
 use minijinja::{Environment, Value};
@@ -23,7 +25,7 @@ pub(super) struct Base {
 /// A configuration, and the name of the part of it that cannot change at run time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Rendered {
-    pub(super) text: String,
+    pub(super) files: Files,
     /// Also found in the text, and told by an HAProxy that runs with it.
     pub(super) structure: String,
 }
@@ -32,7 +34,9 @@ pub(super) struct Rendered {
 pub(super) fn render(model: &Model, base: &Base) -> Rendered {
     let fixed = text(&model.structure(), base, "");
     let structure = hex(&Sha1::digest(fixed.as_bytes()));
-    Rendered { text: text(model, base, &structure), structure }
+    let tables = model.backends.iter().filter_map(|backend| backend.table.as_ref());
+    let maps = tables.map(|table: &Table| (table.file.clone(), table.text())).collect();
+    Rendered { files: Files { text: text(model, base, &structure), maps }, structure }
 }
 
 fn text(model: &Model, base: &Base, structure: &str) -> String {

@@ -79,6 +79,35 @@ impl Sockets {
         }
         Ok(answers)
     }
+
+    /// Replaces the map `file` of the worker in one step: requests see the old lines or the new ones.
+    pub(super) async fn replace_map(&self, file: &str, entries: &[String]) -> std::io::Result<()> {
+        let refused = |answer: &str| {
+            std::io::Error::other(format!("HAProxy does not replace the map {file}: {answer}"))
+        };
+        let answer = self.ask(WORKER, &format!("prepare map {file}")).await?;
+        let version = answer.trim().strip_prefix("New version created: ").map(str::parse::<u32>);
+        let Some(Ok(version)) = version else { return Err(refused(answer.trim())) };
+        let mut commands = Vec::new();
+        let add = format!("add map @{version} {file} <<\n");
+        for entry in entries {
+            if commands.last().is_none_or(|last: &String| last.len() + entry.len() > LINE_BYTES_MAX)
+            {
+                commands.push(add.clone());
+            }
+            let command = commands.last_mut().expect("one was just added when there was none");
+            command.push_str(entry);
+            command.push('\n');
+        }
+        commands.push(format!("commit map @{version} {file}"));
+        for command in commands {
+            let answer = self.ask(WORKER, &command).await?;
+            if !answer.trim().is_empty() {
+                return Err(refused(answer.trim()));
+            }
+        }
+        Ok(())
+    }
 }
 
 fn lines(commands: &[String]) -> Vec<String> {

@@ -4,6 +4,7 @@
 //! so an HAProxy that another life of the service started is brought on just the same.
 
 use super::model::{Address, Model};
+use super::slots::Table;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
@@ -111,11 +112,36 @@ impl Observed {
     }
 }
 
-/// The commands that bring servers from `observed` to `model`, which has the same structure.
+/// What brings a running HAProxy to a model, in the order of its parts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Plan {
+    /// Commands by which servers appear and weights rise.
+    pub(super) gain: Vec<String>,
+    /// Tables to replace: when all they name is there, and before what they no longer name goes.
+    pub(super) tables: Vec<Table>,
+    /// Commands by which weights fall and servers go.
+    pub(super) lose: Vec<String>,
+}
+
+impl Plan {
+    /// The first step, in words; `None` when there is nothing to do.
+    pub(super) fn first(&self) -> Option<String> {
+        let table = self.tables.first().map(|table| format!("replace map {}", table.file));
+        self.gain.first().cloned().or(table).or_else(|| self.lose.first().cloned())
+    }
+}
+
+/// The question which tables of `model` are held; its answer is for [`plan`].
+pub(super) fn tables_question(model: &Model) -> Vec<String> {
+    let tables = model.backends.iter().filter_map(|backend| backend.table.as_ref());
+    tables.map(|table| format!("get map {} digest", table.file)).collect()
+}
+
+/// What brings servers and tables from `observed` to `model`, which has the same structure.
 ///
 /// What gains requests comes before what loses them: servers appear and weights rise first, then weights fall, and
 /// at last servers go. In no order of the other kind is there always one with weight.
-pub(super) fn plan(model: &Model, observed: &Observed) -> Vec<String> {
+pub(super) fn plan(model: &Model, observed: &Observed, tables: &str) -> Plan {
     let (mut gain, mut lose, mut end) = (Vec::new(), Vec::new(), Vec::new());
     for backend in model.backends.iter().filter(|backend| backend.dynamic()) {
         for server in &backend.servers {
@@ -160,5 +186,8 @@ pub(super) fn plan(model: &Model, observed: &Observed) -> Vec<String> {
     end.extend(
         strangers.map(|((backend, name), _)| format!("set server {backend}/{name} state maint")),
     );
-    gain.into_iter().chain(lose).chain(end).collect()
+    lose.extend(end);
+    let differs = |table: &&Table| !tables.contains(&format!("value=\"{}\"", table.digest()));
+    let tables = model.backends.iter().filter_map(|backend| backend.table.as_ref());
+    Plan { gain, tables: tables.filter(differs).cloned().collect(), lose }
 }

@@ -43,7 +43,7 @@ proptest! {
         if stage_free(&hostile) {
             let base = Base { hard_stop_after_seconds: 1, stats_port: None, stats_bind: String::new() };
             let text = |gateway| {
-                render::render(&Model::of(&[gateway], Ipv4Addr::LOCALHOST.into(), Some(80)), &base).text
+                render::render(&Model::of(&[gateway], Ipv4Addr::LOCALHOST.into(), Some(80)), &base).files.text
             };
             let directives = |text: &str| -> Vec<String> {
                 let lines = text.split(['\n', '\r', '\0']).map(|line| line.split_whitespace().next().unwrap_or("").to_owned());
@@ -84,7 +84,7 @@ async fn one_level_is_rendered_as_one_backend() {
     shop.routes[0].lookup_name = "ra".into();
     shop.routes[1].lookup_name = "rb".into();
     let rendered = rendered(&stage.driver, &[shop.clone()]);
-    let (_, tail) = rendered.text.split_once("frontend virtual_hosts").unwrap();
+    let (_, tail) = rendered.files.text.split_once("frontend virtual_hosts").unwrap();
     let expected = include_str!("one_level.cfg");
     assert_eq!(tail.trim(), expected.trim(), "{tail}");
     shop.routes[0].weight = 60;
@@ -101,7 +101,7 @@ async fn what_one_backend_cannot_say_takes_two_levels() {
     let levels = |change: &dyn Fn(&mut Frontend)| {
         let mut gateway = gateway("shop", 9080, &routes);
         change(&mut gateway);
-        rendered(&stage.driver, &[gateway]).text.matches("send-proxy-v2").count()
+        rendered(&stage.driver, &[gateway]).files.text.matches("send-proxy-v2").count()
     };
     assert_eq!(levels(&|_| {}), 0);
     assert_eq!(levels(&|gateway| gateway.sticky = Some(Sticky::Instance)), 0);

@@ -20,8 +20,6 @@ async fn fifty_requests_at_80_to_20_are_exactly_40_and_10() {
     }
     let worker = stage.worker().await;
     assert!(stage.apply(&[shop(20, 80)]).await.changed);
-    // HAProxy finishes its cycle first: 16 times the sum of weights 4 and 1.
-    window(port, 160).await;
     for _ in 0..3 {
         assert_eq!(window(port, 50).await, counts(&[("a", 10), ("b", 40)]));
     }
@@ -31,6 +29,100 @@ async fn fifty_requests_at_80_to_20_are_exactly_40_and_10() {
     assert!(!stage.apply(&[shop(20, 80)]).await.changed);
     stage.driver.shutdown().await.unwrap();
     assert!(Client::connect(port).await.is_err());
+}
+
+#[tokio::test]
+async fn shares_are_exact_from_the_first_request_after_a_change() {
+    let ports =
+        [service("a1").await, service("a2").await, service("b1").await, service("b2").await];
+    let stage = Stage::new();
+    for instances in [1, 2] {
+        let port = free_port();
+        let shop = |left| {
+            let targets = |names: [&str; 2], ports: &[u16]| -> Vec<Target> {
+                let targets = names.iter().zip(ports).map(|(name, port)| target(name, *port));
+                targets.take(instances).collect()
+            };
+            let routes = [
+                route("a", left, &targets(["a1", "a2"], &ports[..2])),
+                route("b", 100 - left, &targets(["b1", "b2"], &ports[2..])),
+            ];
+            gateway("shop", port, &routes)
+        };
+        stage.apply(&[shop(100)]).await;
+        let worker = stage.worker().await;
+        // An odd number, so that no change comes at the start of a table.
+        window(port, 7).await;
+        for left in [80, 50, 90, 100, 0, 10, 80] {
+            assert!(stage.apply(&[shop(left)]).await.changed);
+            for _ in 0..2 {
+                let mut shares: BTreeMap<String, usize> = BTreeMap::new();
+                for (name, count) in window(port, 50).await {
+                    *shares.entry(name[..1].to_owned()).or_default() += count;
+                }
+                let left = usize::try_from(left).unwrap() / 2;
+                let mut expected = counts(&[("a", left), ("b", 50 - left)]);
+                expected.retain(|_, count| *count > 0);
+                assert_eq!(shares, expected, "{instances} instances at {left}");
+            }
+        }
+        let half = [("a1", 40), ("a2", 40), ("b1", 10), ("b2", 10)];
+        let one = [("a1", 80), ("b1", 20)];
+        let expected = counts(if instances == 2 { &half } else { &one });
+        assert_eq!(window(port, 100).await, expected);
+        assert!(!stage.apply(&[shop(80)]).await.changed);
+        assert_eq!(stage.worker().await, worker, "no reload");
+    }
+}
+
+#[tokio::test]
+async fn a_lost_table_is_noticed_and_replaced() {
+    let (a, b) = (service("a").await, service("b").await);
+    let stage = Stage::new();
+    let port = free_port();
+    let routes = [route("a", 90, &[target("a", a)]), route("b", 10, &[target("b", b)])];
+    let shop = gateway("shop", port, &routes);
+    stage.apply(std::slice::from_ref(&shop)).await;
+    let worker = stage.worker().await;
+    let clear = format!("clear map slots/g{port}.map");
+    stage.driver.sockets.ask(socket::WORKER, &clear).await.unwrap();
+    window(port, 3).await;
+    assert!(stage.apply(std::slice::from_ref(&shop)).await.changed);
+    assert_eq!(window(port, 50).await, counts(&[("a", 45), ("b", 5)]));
+    assert_eq!(stage.worker().await, worker, "no reload");
+}
+
+#[tokio::test]
+async fn a_long_table_is_exact_too() {
+    let (a, b) = (service("a").await, service("b").await);
+    let stage = Stage::new();
+    let port = free_port();
+    let shop = |left, right| {
+        let targets = |name: &str, port| {
+            let of = |number| Target {
+                lookup_name: format!("t{name}{number:040}"),
+                ..target(&format!("{name}{number}"), port)
+            };
+            [of(1), of(2)]
+        };
+        let routes = [route("a", left, &targets("a", a)), route("b", right, &targets("b", b))];
+        gateway("shop", port, &routes)
+    };
+    stage.apply(&[shop(1, 1)]).await;
+    let worker = stage.worker().await;
+    stage.apply(&[shop(251, 249)]).await;
+    assert_eq!(window(port, 500).await, counts(&[("a", 251), ("b", 249)]));
+    assert_eq!(stage.worker().await, worker, "no reload");
+}
+
+#[tokio::test]
+async fn a_server_that_is_gone_costs_no_request() {
+    let a = service("a").await;
+    let stage = Stage::new();
+    let (port, nobody) = (free_port(), free_port());
+    let routes = [route("a", 50, &[target("a", a)]), route("b", 50, &[target("b", nobody)])];
+    stage.apply(&[gateway("shop", port, &routes)]).await;
+    assert_eq!(window(port, 20).await, counts(&[("a", 20)]));
 }
 
 #[tokio::test]

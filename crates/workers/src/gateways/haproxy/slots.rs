@@ -1,0 +1,158 @@
+//! Tables that say which server takes the next request, and the one after, so that shares are exact at all times.
+//!
+//! HAProxy's own round robin finishes a cycle with its old weights before new ones are exact. A table is replaced as
+//! a whole instead, and a counter goes on through it. Where there is no table, or the server of a slot takes no
+//! requests, round robin decides. Pure: it knows the format of HAProxy's map files, and nothing of sockets.
+
+use super::model::hex;
+use serde::Serialize;
+use sha1::{Digest, Sha1};
+use std::fmt::Write;
+
+/// The folder of the map files, in HAProxy's directory.
+pub(super) const FOLDER: &str = "slots";
+/// The longest table; what takes a longer one is left to round robin.
+const PERIOD_MAX: u128 = 1000;
+
+/// The table of one backend.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Table {
+    /// The map file, relative to HAProxy's directory; also what a running HAProxy calls the map.
+    pub(super) file: String,
+    /// Names of servers in the order of requests; none for round robin.
+    pub(super) slots: Vec<String>,
+}
+
+impl Table {
+    /// The table of the backend `name` for routes given as weight and servers that take requests.
+    pub(super) fn of(name: &str, routes: &[(u32, Vec<&str>)]) -> Self {
+        let slots = slots(routes).into_iter().map(str::to_owned).collect();
+        Self { file: format!("{FOLDER}/{name}.map"), slots }
+    }
+
+    /// What tells this table, of this backend, from all others.
+    pub(super) fn digest(&self) -> String {
+        format!("{}/{}", self.file, hex(&Sha1::digest(self.slots.join(" ").as_bytes())))
+    }
+
+    /// The lines of the map file, of which the last tells that all others are there.
+    pub(super) fn lines(&self) -> Vec<String> {
+        let slots = self.slots.iter().enumerate().map(|(slot, server)| format!("{slot} {server}"));
+        let mut lines: Vec<String> = slots.collect();
+        lines.push(format!("period {}", self.slots.len()));
+        lines.push(format!("digest {}", self.digest()));
+        lines
+    }
+
+    /// The map file.
+    pub(super) fn text(&self) -> String {
+        self.lines().iter().fold(String::new(), |mut text, line| {
+            writeln!(text, "{line}").expect("a text takes whatever is written to it");
+            text
+        })
+    }
+}
+
+/// Smooth weighted round robin over the routes, repeated until the servers of each, in turn, come out even. Every
+/// window as long as the sum of the reduced weights is exact.
+fn slots<'a>(routes: &[(u32, Vec<&'a str>)]) -> Vec<&'a str> {
+    let routes: Vec<(u32, &[&'a str])> = routes
+        .iter()
+        .filter(|(weight, servers)| *weight > 0 && !servers.is_empty())
+        .map(|(weight, servers)| (*weight, servers.as_slice()))
+        .collect();
+    if routes.iter().map(|(_, servers)| servers.len()).sum::<usize>() < 2 {
+        return Vec::new();
+    }
+    let Some((round, rounds)) = lengths(&routes) else { return Vec::new() };
+    let divisor = routes.iter().fold(0, |divisor, (weight, _)| gcd(divisor, u128::from(*weight)));
+    let mut credits = vec![0_i128; routes.len()];
+    let mut turns = vec![0_usize; routes.len()];
+    let mut slots = Vec::new();
+    for _ in 0..round * rounds {
+        for (credit, (weight, _)) in credits.iter_mut().zip(&routes) {
+            *credit += (u128::from(*weight) / divisor).cast_signed();
+        }
+        let next = (0..routes.len())
+            .max_by_key(|route| (credits[*route], std::cmp::Reverse(*route)))
+            .expect("there is a route, since there are two servers");
+        credits[next] -= round.cast_signed();
+        let servers = routes[next].1;
+        slots.push(servers[turns[next] % servers.len()]);
+        turns[next] += 1;
+    }
+    slots
+}
+
+/// How long a round of the routes is, and how many of them it takes; `None` when that is too long.
+fn lengths(routes: &[(u32, &[&str])]) -> Option<(u128, u128)> {
+    let divisor = routes.iter().fold(0, |divisor, (weight, _)| gcd(divisor, u128::from(*weight)));
+    let round: u128 = routes.iter().map(|(weight, _)| u128::from(*weight) / divisor).sum();
+    let rounds = routes.iter().try_fold(1_u128, |rounds, (weight, servers)| {
+        let servers = servers.len() as u128;
+        let own = servers / gcd(servers, u128::from(*weight) / divisor);
+        // Checked at each step: the product of the steps has no limit.
+        let rounds = rounds / gcd(rounds, own) * own;
+        (rounds <= PERIOD_MAX).then_some(rounds)
+    })?;
+    (round * rounds <= PERIOD_MAX).then_some((round, rounds))
+}
+
+fn gcd(a: u128, b: u128) -> u128 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const NAMES: [[&str; 4]; 3] =
+        [["a1", "a2", "a3", "a4"], ["b1", "b2", "b3", "b4"], ["c1", "c2", "c3", "c4"]];
+
+    proptest! {
+        #[test]
+        fn every_window_is_exact(given in prop::collection::vec((0_u32..=20, 0_usize..=4), 1..=3)) {
+            let routes: Vec<(u32, Vec<&str>)> =
+                given.iter().zip(NAMES).map(|((weight, servers), names)| (*weight, names[..*servers].to_vec())).collect();
+            let counted: Vec<&(u32, Vec<&str>)> = routes.iter().filter(|route| route.0 > 0 && !route.1.is_empty()).collect();
+            let table = slots(&routes);
+            if table.is_empty() {
+                return Ok(());
+            }
+            let divisor = counted.iter().fold(0, |divisor, route| gcd(divisor, u128::from(route.0)));
+            let count = |part: &[&str], names: &[&str]| part.iter().filter(|name| names.contains(name)).count() as u128;
+            let round = counted.iter().map(|route| u128::from(route.0) / divisor).sum::<u128>();
+            let round = usize::try_from(round).unwrap();
+            let twice = table.repeat(2);
+            for route in &counted {
+                let expected = u128::from(route.0) / divisor;
+                for window in twice.windows(round) {
+                    prop_assert_eq!(count(window, &route.1), expected);
+                }
+                for server in &route.1 {
+                    prop_assert_eq!(count(&table, &[*server]) * route.1.len() as u128, count(&table, &route.1));
+                }
+            }
+            prop_assert_eq!(counted.iter().map(|route| count(&table, &route.1)).sum::<u128>(), table.len() as u128);
+        }
+    }
+
+    #[test]
+    fn tables_have_a_limit_and_need_a_choice() {
+        assert_eq!(slots(&[(80, vec!["a"]), (20, vec!["b"])]), ["a", "a", "b", "a", "a"]);
+        assert_eq!(slots(&[(1, vec!["a", "b"]), (0, vec!["c"])]), ["a", "b"]);
+        assert_eq!(slots(&[(1, vec!["a"]), (0, vec!["c"]), (5, vec![])]), [""; 0]);
+        assert_eq!(slots(&[(997, vec!["a", "b"]), (3, vec!["c"])]), [""; 0]);
+        assert_eq!(slots(&[(997, vec!["a"]), (3, vec!["c"])]).len(), 1000);
+        assert_eq!(slots(&[(u32::MAX, vec!["a"]), (1, vec!["c"])]), [""; 0]);
+    }
+
+    #[test]
+    fn the_file_tells_the_period_and_itself() {
+        let table = Table::of("g", &[(1, vec!["a"]), (1, vec!["b"])]);
+        let digest = table.digest();
+        assert_eq!(table.text(), format!("0 a\n1 b\nperiod 2\ndigest {digest}\n"));
+        assert_ne!(digest, Table::of("h", &[(1, vec!["a"]), (1, vec!["b"])]).digest());
+    }
+}
