@@ -131,12 +131,12 @@ impl Story {
         let milliseconds = self.random.random_range(0..=kind.milliseconds_max());
         let writes = self.plan(kind);
         let api = self.service.api.clone();
-        let writer = thread::spawn(move || write_until_killed(&api, writes));
+        let client = thread::spawn(move || write_until_killed(&api, writes));
         // The moment of the kill is what is tried out.
         thread::sleep(Duration::from_millis(milliseconds));
         self.service.kill9();
         self.kills += 1;
-        let writes = writer.join().expect("the writer does not panic");
+        let writes = client.join().expect("the client does not panic");
         self.writes += writes.iter().filter(|write| write.is_answered()).count();
         let (instances, haproxy) = (self.service.instances(), self.service.haproxy_workers());
         if self.random.random_range(0..KILLED_STARTS) == 0 {
@@ -362,14 +362,14 @@ impl Story {
             let numbers: Vec<&str> = words.split(' ').collect();
             numbers.first() != numbers.get(2)
         });
-        let last = self.service.api.events(&[]).len();
+        let events = self.service.api.events(&[]).len();
         self.service.terminate();
         let replayed = self.service.tool("replay", &["--verify"]);
         assert!(replayed.status.success(), "{}", String::from_utf8_lossy(&replayed.stderr));
         self.service.restart();
         shop::wait_done(&self.service.api, "shop", &format!("web:{}", self.new), INSTANCES);
         println!(
-            "{} kills, {} of them of starts; {} writes answered, none lost; {last} events; {} requests, {} failed",
+            "{} kills, {} of them of starts; {} writes answered, none lost; {events} events; {} requests, {} failed",
             self.kills + self.kills_of_starts,
             self.kills_of_starts,
             self.writes,

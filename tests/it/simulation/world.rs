@@ -101,16 +101,12 @@ impl World {
     pub fn turn_overtaken(&mut self, which: usize) -> Option<(Context, Vec<Command>)> {
         let (now, names, state) = (self.now, self.names(), self.store.state());
         let cause = Some(self.store.log().last());
-        let (actor, turn) = match names.get(which % (names.len() + 1)) {
-            Some(name) => {
-                let worker = self.worker(&name.clone());
-                (worker.actor(), block_on(worker.turn(&state, now)))
-            }
-            None => {
-                let worker = &mut self.service.gateways;
-                (worker.actor(), block_on(worker.turn(&state, now)))
-            }
+        let worker: &mut dyn Worker = if let Some(name) = names.get(which % (names.len() + 1)) {
+            self.worker(name)
+        } else {
+            &mut self.service.gateways
         };
+        let (actor, turn) = (worker.actor(), block_on(worker.turn(&state, now)));
         let context = Context { now, actor, cause, correlation: "turn".to_owned() };
         let reports = turn.ok()?.reports.into_iter().map(Command::Report).collect();
         Some((context, reports))
