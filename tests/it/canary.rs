@@ -42,11 +42,11 @@ fn deploy_version_1(service: &mut Service) -> u16 {
     api.put(shop::SHOP, &json!({"ref": "shop:1"})).expect(202);
     let found = shop::wait_done(api, "shop", "web:1", 2);
     assert_eq!(shop::instances(&found), service.instances().into_keys().collect::<Vec<_>>());
+    shop::wait_gateway(api, "shop/web/http");
     let port = service.ports.one();
     let api = &service.api;
     api.post("/api/v1/gateways", &shop::edge("edge", port)).expect(201);
     assert_eq!(shop::wait_gateway(api, "edge"), port);
-    shop::wait_gateway(api, "shop/web/http");
     let client = load::client(false);
     wait_until("version 1 answers through HAProxy", LIMIT, || load::ask(&client, port));
     port
