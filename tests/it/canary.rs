@@ -176,7 +176,8 @@ fn is(event: &Value, words: &[&str]) -> bool {
 }
 
 fn lines(events: &[Value]) -> String {
-    events.iter().map(|event| format!("{} {}\n", event["type"], event["tags"])).collect()
+    let line = |event: &Value| format!("{} {}", event["type"], event["tags"]);
+    events.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 fn delete_the_rest(service: &Service) {

@@ -1,5 +1,7 @@
 //! The canary with containers of a real Docker daemon, and what goes wrong there.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests, which clippy does not take for tests")]
+
 use segue_tests::dockerd::{Dockerd, IMAGE};
 use segue_tests::load::{self, Load};
 use segue_tests::service::{Api, Service, Setup};

@@ -2,8 +2,8 @@
 
 use rustix::process::Signal;
 use segue_tests::service::Service;
-use segue_tests::wait::{LIMIT, wait_until};
-use segue_tests::{processes, shop};
+use segue_tests::wait::{LIMIT, wait_until, wait_while};
+use segue_tests::{load, processes, shop};
 use serde_json::Value;
 
 fn has(event: &Value, words: &str) -> bool {
@@ -84,6 +84,40 @@ fn an_instance_that_was_killed_is_replaced() {
     wait_until("it is Done a second time", LIMIT, || match deployed() {
         2 => Ok(()),
         other => Err(other.to_string()),
+    });
+}
+
+/// Nobody tells the next service what ended while there was none: it looks.
+#[test]
+fn what_ended_while_the_service_was_away_is_replaced() {
+    let mut service = Service::start();
+    let port = service.ports.one();
+    let api = service.api.clone();
+    api.put(shop::SHOP, &shop::version("1", 2)).expect(202);
+    api.post("/api/v1/gateways", &shop::edge("edge", port)).expect(201);
+    shop::wait_done(&api, "shop", "web:1", 2);
+    let client = load::client(false);
+    wait_until("the shop answers", LIMIT, || load::ask(&client, port));
+    let (before, haproxy) = (service.instances(), service.haproxy());
+    service.kill9();
+    let ended = *before.values().next().expect("there are two");
+    for pid in [ended, haproxy] {
+        processes::signal(pid, Signal::KILL);
+        wait_while("it has ended", LIMIT, || processes::is_alive(pid));
+    }
+    service.restart();
+    wait_until("the shop answers again", LIMIT, || load::ask(&client, port));
+    assert_ne!(service.haproxy(), haproxy);
+    api.wait_event(&["services:web:1", "synchronisation:redeploy"], |_| true);
+    shop::wait_done(&api, "shop", "web:1", 2);
+    wait_until("two processes run, one of them new", LIMIT, || {
+        let now = service.instances();
+        let kept = now.values().filter(|pid| before.values().any(|known| known == *pid)).count();
+        if now.len() == 2 && kept == 1 {
+            Ok(())
+        } else {
+            Err(format!("{now:?}, before {before:?}"))
+        }
     });
 }
 

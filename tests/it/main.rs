@@ -3,6 +3,7 @@
 mod canary;
 mod containers;
 mod docker_story;
+mod docs;
 mod faults;
 mod gateways;
 mod kills;

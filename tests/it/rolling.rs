@@ -1,7 +1,7 @@
 //! A running service changes under load: what is new comes first, what is old is drained, and no request fails.
 
 use segue_tests::load::Load;
-use segue_tests::service::{Api, Service};
+use segue_tests::service::{Api, Service, Setup};
 use segue_tests::shop;
 use segue_tests::wait::{LIMIT, wait_until};
 use serde_json::{Value, json};
@@ -11,7 +11,11 @@ const SAMPLE: usize = 200;
 
 /// A shop of `instances` under load through a gateway.
 fn start(instances: u32) -> (Service, Load) {
-    let mut service = Service::start();
+    start_with(Setup::default(), instances)
+}
+
+fn start_with(setup: Setup, instances: u32) -> (Service, Load) {
+    let mut service = Service::start_with(setup);
     let port = service.ports.one();
     let api = &service.api;
     api.put(shop::SHOP, &greeting("hello", instances)).expect(202);
@@ -123,5 +127,41 @@ fn more_and_fewer_instances() {
     }
     assert_eq!(service.instances(), before, "the newest were stopped, the oldest one stayed");
     never_fewer_than(api, 1);
+    no_request_failed(load);
+}
+
+/// The new instances never come up: the old ones keep the traffic, whatever the reason.
+#[test]
+fn an_update_that_fails_leaves_what_ran() {
+    let limit =
+        ("SEGUE_OPERATION__SYNCHRONISATION__TIMEOUT__READY_FOR_DEPLOYMENT", "3 s".to_owned());
+    let (service, load) = start_with(Setup { environment: vec![limit], ..Setup::default() }, 2);
+    let api = &service.api;
+    let before = service.instances();
+    let cases = [
+        ("/no/such/program", "No such file or directory"),
+        ("sh -c 'echo no price list; exit 3'", "no price list"),
+        ("sleep 1000", "waits for a connection"),
+    ];
+    for (command, words) in cases {
+        let mut body = greeting("hello", 2);
+        body["clusters"]["web"]["services"][0]["breed"]["deployable"]["definition"] =
+            command.into();
+        api.put(shop::SHOP, &body).expect(202);
+        let failed = shop::wait_service(api, "shop", "web:1", |service| {
+            service["status"]["phase"]["name"] == "Failed"
+        });
+        let reason = failed["status"]["phase"]["notification"].as_str().unwrap_or_default();
+        assert!(reason.contains(words), "{command}: {reason}");
+        wait_until("what did not come up is removed", LIMIT, || match service.instances() {
+            now if now == before => Ok(()),
+            now => Err(format!("{now:?}")),
+        });
+        load.next(SAMPLE);
+    }
+    api.put(shop::SHOP, &greeting("hello", 2)).expect(202);
+    shop::wait_done(api, "shop", "web:1", 2);
+    assert_eq!(service.instances(), before, "what ran is what is wanted again");
+    never_fewer_than(api, 2);
     no_request_failed(load);
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+use time::OffsetDateTime;
 use ureq::Agent;
 
 /// A request that takes longer has failed.
@@ -21,6 +22,8 @@ pub struct Tally {
     pub versions: BTreeMap<String, usize>,
     /// How many failed, by reason.
     pub failures: BTreeMap<String, usize>,
+    /// When the first one failed.
+    pub first_failure: Option<OffsetDateTime>,
 }
 
 impl Tally {
@@ -46,10 +49,14 @@ impl Tally {
         Self {
             versions: rest(&self.versions, &earlier.versions),
             failures: rest(&self.failures, &earlier.failures),
+            first_failure: self.first_failure.filter(|_| earlier.first_failure.is_none()),
         }
     }
 
     fn count(&mut self, answer: Result<String, String>) {
+        if answer.is_err() {
+            self.first_failure.get_or_insert_with(OffsetDateTime::now_utc);
+        }
         *match answer {
             Ok(version) => self.versions.entry(version).or_default(),
             Err(reason) => self.failures.entry(reason).or_default(),

@@ -19,7 +19,7 @@ use segue_workers::driver::Error;
 use segue_workers::routing::configuration;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
-use time::Duration;
+use time::{Duration, OffsetDateTime};
 
 const DEPLOYMENTS: [&str; 2] = ["shop", "blog"];
 const CLUSTERS: [&str; 3] = ["front", "back", "store"];
@@ -32,11 +32,21 @@ pub struct Life {
     world: World,
     /// Instances that ended by themselves: what happens to traffic to those is not Segue's doing.
     crashed: BTreeSet<String>,
+    /// Instances that requests keep.
+    kept: BTreeSet<String>,
+    /// Since when instances were seen on their way out.
+    draining: BTreeMap<String, OffsetDateTime>,
 }
 
 impl Life {
     pub fn new(random: StdRng) -> Self {
-        Self { random, world: World::new(), crashed: BTreeSet::new() }
+        Self {
+            random,
+            world: World::new(),
+            crashed: BTreeSet::new(),
+            kept: BTreeSet::new(),
+            draining: BTreeMap::new(),
+        }
     }
 
     /// Something happens.
@@ -48,21 +58,23 @@ impl Life {
             22..28 => self.delete(),
             28..32 => self.crash_instance(),
             32..36 => self.fail_driver(),
-            36..38 => self.world.calm(),
+            36..38 => self.calm(),
             38..40 => self.carry(),
             40..43 => self.world.kill_service(),
             43..46 => self.killed_in_the_middle_of_a_turn(),
             46..48 => self.lose_proxy(),
             48..50 => self.take_ports(),
-            50..60 => self.pass_time(),
+            50..58 => self.pass_time(),
+            58..63 => self.turn_overtaken(),
             _ => self.turn(),
         }
         self.check_always();
+        self.check_drained();
     }
 
     /// Nobody does anything any more; the workers get as many turns as they want.
     pub fn settle(&mut self) {
-        self.world.calm();
+        self.calm();
         let mut calm = 0;
         for _ in 0..QUIET_SECONDS_MAX {
             let before = self.world.store.log().last();
@@ -74,6 +86,9 @@ impl Life {
             calm = if self.world.store.log().last() == before { calm + 1 } else { 0 };
             // A pause after failures lasts 30 s at the most.
             if calm > 35 {
+                // Also at rest, a proxy that lost everything gets it back.
+                self.lose_proxy();
+                self.watched(World::turn_all);
                 return;
             }
         }
@@ -326,7 +341,67 @@ impl Life {
     fn carry(&mut self) {
         let names = self.world.containers.instances().into_iter().map(|instance| instance.name);
         let kept: BTreeSet<String> = names.filter(|_| self.random.random_bool(0.3)).collect();
+        // What is on its way out already gets no new requests.
+        let state = self.world.store.state();
+        let staying = state.deployments().values().flat_map(|stored| {
+            let services = stored.artifact.services();
+            services.flat_map(|(_, service)| &service.instances).collect::<Vec<_>>()
+        });
+        let staying: BTreeSet<&String> = staying
+            .filter(|instance| instance.leaving == Leaving::No)
+            .map(|instance| &instance.name)
+            .collect();
+        let kept: BTreeSet<String> =
+            kept.into_iter().filter(|name| staying.contains(name)).collect();
+        self.kept.clone_from(&kept);
         self.world.carry(kept);
+    }
+
+    /// The proxy works again, and no request hangs.
+    fn calm(&mut self) {
+        self.kept.clear();
+        self.world.calm();
+    }
+
+    /// Somebody writes between what a worker did and what it reports.
+    fn turn_overtaken(&mut self) {
+        let which = self.random.next_u32() as usize;
+        let turn = self.world.turn_overtaken(which);
+        match self.random.random_range(0..4) {
+            0 => self.merge(),
+            1 => self.shift(),
+            2 => self.scale(),
+            _ => self.delete(),
+        }
+        if let Some((context, reports)) = turn {
+            self.world.report(&context, reports);
+        }
+    }
+
+    /// What requests keep is not stopped before its time is over.
+    fn check_drained(&mut self) {
+        let now = self.world.now();
+        let state = self.world.store.state();
+        for stored in state.deployments().values() {
+            for (_, service) in stored.artifact.services() {
+                for instance in
+                    service.instances.iter().filter(|found| found.leaving != Leaving::No)
+                {
+                    self.draining.entry(instance.name.clone()).or_insert(now);
+                }
+            }
+        }
+        let instances = self.world.containers.instances();
+        for name in self.kept.iter().filter(|name| !self.crashed.contains(*name)) {
+            let there = instances.iter().any(|instance| instance.name == **name);
+            let had_its_time =
+                self.draining.get(name).is_some_and(|since| now - *since >= World::drain());
+            assert!(
+                there || had_its_time,
+                "'{name}' was stopped under way\n{}",
+                self.world.story()
+            );
+        }
     }
 
     fn lose_proxy(&mut self) {

@@ -41,7 +41,7 @@ impl World {
         let log = Log::in_memory().expect("a log in memory opens");
         let gateways = Arc::new(SimulatedGateways::default());
         Self {
-            store: Store::new(log, Rules::default()).expect("an empty log replays"),
+            store: Store::new(log, rules()).expect("an empty log replays"),
             containers: SimulatedContainers::new(),
             service: Service::new(&gateways),
             gateways,
@@ -97,10 +97,39 @@ impl World {
         drop(outcome);
     }
 
+    /// A turn of one worker during which somebody writes: it acted on what was, and reports on what is.
+    pub fn turn_overtaken(&mut self, which: usize) -> Option<(Context, Vec<Command>)> {
+        let (now, names, state) = (self.now, self.names(), self.store.state());
+        let cause = Some(self.store.log().last());
+        let worker: &mut dyn Worker = if let Some(name) = names.get(which % (names.len() + 1)) {
+            self.worker(name)
+        } else {
+            &mut self.service.gateways
+        };
+        let (actor, turn) = (worker.actor(), block_on(worker.turn(&state, now)));
+        let context = Context { now, actor, cause, correlation: "turn".to_owned() };
+        let reports = turn.ok()?.reports.into_iter().map(Command::Report).collect();
+        Some((context, reports))
+    }
+
+    /// Records the reports of a turn that was overtaken.
+    pub fn report(&mut self, context: &Context, reports: Vec<Command>) {
+        drop(block_on(self.store.execute(&Command::All(reports), context)));
+    }
+
+    /// The time.
+    pub fn now(&self) -> OffsetDateTime {
+        self.now
+    }
+
+    /// How long requests may keep an instance.
+    pub fn drain() -> Duration {
+        settings().drain.try_into().expect("it is short")
+    }
+
     /// The service is killed and started again: only the log and what runs are left.
     pub fn kill_service(&mut self) {
-        self.store =
-            Store::new(self.store.log().clone(), Rules::default()).expect("the log replays");
+        self.store = Store::new(self.store.log().clone(), rules()).expect("the log replays");
         self.service = Service::new(&self.gateways);
     }
 
@@ -203,4 +232,9 @@ impl Service {
 
 fn settings() -> Settings {
     Settings { ready_for_deployment: None, ready_for_undeployment: None, ..Settings::default() }
+}
+
+/// A pool of ports that wraps around soon and never runs out.
+fn rules() -> Rules {
+    Rules { gateway_ports: 20_000..=20_007, ..Rules::default() }
 }

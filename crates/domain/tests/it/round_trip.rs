@@ -21,15 +21,23 @@ proptest! {
         }
         for key in keys(&world.state()) {
             let state = world.state();
+            if refers_to_what_is_gone(&state, &key) {
+                continue;
+            }
             let text = dsl::representation(&state, &key).expect("it is there").to_string();
             let command = match key.kind {
                 Kind::Deployment => deploy(&key.name, &text),
                 _ => store(key.kind, &text),
             };
-            let command = command.map_err(|problems| TestCaseError::fail(format!("{key}: {problems:?}\n{text}")))?;
-            if refers_to_what_is_gone(&state, &key) {
-                continue;
-            }
+            // A breed that changed later may not fit the blueprint that shows it.
+            let changed = key.kind == Kind::Blueprint
+                && state.blueprint(&key.name).as_ref() != Some(&*state.blueprints()[&key.name].artifact);
+            let command = match command {
+                Err(_) if changed => continue,
+                command => command.map_err(|problems| {
+                    TestCaseError::fail(format!("{key}: {problems:?}\n{text}"))
+                })?,
+            };
             let before = printed(&world.state(), &key);
             let outcome = world.execute(&command);
             prop_assert!(outcome.is_ok(), "{} is refused: {:?}\n{}", key, outcome, text);

@@ -258,7 +258,8 @@ impl<'a> ServicePlan<'a> {
             let unfinished = current && failed && !running;
             let leaving =
                 if surplus || replaced || unfinished { Leaving::Draining } else { Leaving::No };
-            let takes_traffic = running && (!current || ready || outdated == 0);
+            let takes_traffic =
+                running && (!current || ready || outdated == 0 || self.is_target(&observed.name));
             instance(observed, takes_traffic, leaving.max(self.leaving(&observed.name)))
         });
         Comparison { list: list.collect(), staying, outdated, ready }
@@ -436,6 +437,12 @@ impl<'a> ServicePlan<'a> {
         starting
             .or_else(dependencies)
             .unwrap_or_else(|| "instances do not match what is wanted".to_owned())
+    }
+
+    /// Whether the state has an instance as a target already. It stays one while others of its definition start, also
+    /// when they are needed because the wish went to another definition and back.
+    fn is_target(&self, name: &str) -> bool {
+        self.service.instances.iter().any(|instance| instance.name == name && instance.deployed)
     }
 
     /// Where the state has an instance on its way out; one that it does not know stays.
