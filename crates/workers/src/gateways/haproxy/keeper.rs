@@ -148,7 +148,10 @@ impl Shared {
         };
         std::fs::create_dir_all(directory.join(slots::FOLDER)).map_err(fail)?;
         let replace = |installed: &mut Files, file: &String, map: &String| {
-            process::replace(&directory.join(file), map.as_bytes()).map_err(fail)?;
+            // Whole but not synced: what a crash of the machine spoils is noticed when the files are read again, and
+            // HAProxy does not outlive such a crash.
+            let (path, new) = (directory.join(file), directory.join(format!("{file}.new")));
+            std::fs::write(&new, map).and_then(|()| std::fs::rename(&new, path)).map_err(fail)?;
             installed.maps.insert(file.clone(), map.clone());
             Ok(())
         };

@@ -95,7 +95,7 @@ async fn answer(mut stream: TcpStream, name: &'static str) -> std::io::Result<()
             continue;
         }
         if request.starts_with("GET /slow") {
-            tokio::time::sleep(Duration::from_millis(600)).await;
+            tokio::time::sleep(Duration::from_secs(2)).await;
         }
         let body =
             if request.contains("/echo") { format!("{name}\n{request}") } else { name.to_owned() };
