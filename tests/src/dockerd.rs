@@ -12,9 +12,12 @@ use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
+/// Held while a daemon starts.
+static STARTING: Mutex<()> = Mutex::new(());
 /// The image that is there from the start; its only program is busybox.
 pub const IMAGE: &str = "segue/busybox:1";
 
@@ -46,6 +49,8 @@ impl Dockerd {
         let directory = tempfile::Builder::new().prefix("segue-dockerd-").tempdir()?;
         let (bridge, range) = add_bridge()?;
         let log = File::create(directory.path().join("log"))?;
+        // Two daemons that start at once both make the same chains of iptables, and one of them gives up.
+        let _alone = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
         let child = Command::new("dockerd")
             .args(["-H", &format!("unix://{}", directory.path().join("socket").display())])
             .arg("--data-root")

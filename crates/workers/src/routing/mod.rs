@@ -82,7 +82,9 @@ impl GatewaysWorker {
         let mut released = Vec::new();
         for (key, name) in draining {
             let since = *self.draining.entry(name.clone()).or_insert(now);
-            if !busy.contains(&name) || now - since >= self.settings.drain {
+            // A request may just have been given to it when it was taken out: not before a second look.
+            let idle = !busy.contains(&name) && now - since >= DRAIN_POLL;
+            if idle || now - since >= self.settings.drain {
                 released.push((key, name));
             }
         }

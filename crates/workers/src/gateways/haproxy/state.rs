@@ -13,6 +13,8 @@ pub(super) const QUESTION: &str = "show info;show servers state;show stat";
 
 /// Bits of `srv_admin_state` that keep requests away: maintenance by command, and by configuration.
 const MAINTENANCE: u32 = 0x01 | 0x04;
+/// Bits of `srv_admin_state` that say that a server drains, by command or by its tracked server.
+const DRAIN: u32 = 0x08 | 0x10;
 
 /// What a worker process of HAProxy holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,8 +35,18 @@ pub(super) struct ObservedServer {
     pub(super) port: u16,
     pub(super) weight: u16,
     pub(super) maintenance: bool,
+    /// Whether it gets no new requests, while those that were given to it already still reach it.
+    pub(super) drained: bool,
     /// Requests, or with tcp connections, that it carries now.
     pub(super) sessions: u64,
+}
+
+impl ObservedServer {
+    /// Whether it gets no new requests. Servers are taken out by draining: maintenance at once would refuse requests
+    /// that were given to them a moment before.
+    fn is_away(&self) -> bool {
+        self.maintenance || self.drained
+    }
 }
 
 impl Observed {
@@ -73,6 +85,7 @@ impl Observed {
         server.port = port.parse().unwrap_or(0);
         server.weight = weight;
         server.maintenance = admin & MAINTENANCE != 0;
+        server.drained = admin & DRAIN != 0;
     }
 
     fn read_statistics(&mut self, line: &str) {
@@ -92,8 +105,11 @@ impl Observed {
     /// Servers that no model names any more, and that carry nothing.
     pub(super) fn removable(&self, model: &Model) -> Vec<String> {
         self.strangers(model)
-            .filter(|(_, server)| server.maintenance && server.sessions == 0)
-            .map(|((backend, name), _)| format!("del server {backend}/{name}"))
+            .filter(|(_, server)| server.is_away() && server.sessions == 0)
+            .flat_map(|((backend, name), _)| {
+                let path = format!("{backend}/{name}");
+                [format!("set server {path} state maint"), format!("del server {path}")]
+            })
             .collect()
     }
 
@@ -164,27 +180,27 @@ pub(super) fn plan(model: &Model, observed: &Observed, tables: &str) -> Plan {
                 gain.push(format!("set server {path} addr {ip} port {port}"));
             }
             if server.draining {
-                if !seen.maintenance {
-                    end.push(format!("set server {path} state maint"));
+                if !seen.is_away() {
+                    end.push(format!("set server {path} state drain"));
                 }
                 continue;
             }
             if seen.weight != server.weight {
-                let order = if seen.weight < server.weight || seen.maintenance {
+                let order = if seen.weight < server.weight || seen.is_away() {
                     &mut gain
                 } else {
                     &mut lose
                 };
                 order.push(format!("set server {path} weight {}", server.weight));
             }
-            if seen.maintenance {
+            if seen.is_away() {
                 gain.push(format!("set server {path} state ready"));
             }
         }
     }
-    let strangers = observed.strangers(model).filter(|(_, server)| !server.maintenance);
+    let strangers = observed.strangers(model).filter(|(_, server)| !server.is_away());
     end.extend(
-        strangers.map(|((backend, name), _)| format!("set server {backend}/{name} state maint")),
+        strangers.map(|((backend, name), _)| format!("set server {backend}/{name} state drain")),
     );
     lose.extend(end);
     let differs = |table: &&Table| !tables.contains(&format!("value=\"{}\"", table.digest()));
