@@ -14,6 +14,7 @@
 //! nanoseconds since 1970 and come back in UTC.
 
 use super::error::ReadError;
+use super::index::Numbers;
 use crate::artifact::{ArtifactKey, Kind};
 use crate::event::{Draft, Event, Origin, Position, Provenance, Record, Tags};
 use serde::de::value::{Error as TagsError, SeqDeserializer};
@@ -31,12 +32,12 @@ const PREFIX_BYTES: usize = 5;
 pub(super) struct Encoded(Vec<u8>);
 
 /// What the index needs of a record, borrowed from its bytes.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub(super) struct Header<'a> {
-    pub time: i128,
     pub timestamp: i128,
     pub kind: &'a str,
     pub tags: Vec<&'a str>,
+    pub numbers: Numbers,
 }
 
 /// Frozen: fields are neither reordered nor changed.
@@ -143,12 +144,12 @@ pub(super) fn decode(position: Position, bytes: &[u8]) -> Result<Record, ReadErr
 
 /// Checks the record at `position` and reads what the index needs.
 pub(super) fn decode_header(position: Position, bytes: &[u8]) -> Result<Header<'_>, ReadError> {
-    let (header, _, _) = split(position, bytes)?;
+    let (header, value, _) = split(position, bytes)?;
     Ok(Header {
-        time: header.time,
         timestamp: header.timestamp,
         kind: header.kind,
         tags: header.tags,
+        numbers: Numbers::of_json(value),
     })
 }
 

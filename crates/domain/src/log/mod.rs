@@ -27,8 +27,8 @@ pub use error::{AppendError, OpenError, ReadError};
 pub use subscription::Subscription;
 
 use crate::artifact::ArtifactKey;
-use crate::event::{Draft, Page, Position, Query, Record};
-use index::Index;
+use crate::event::{Aggregate, Aggregator, Draft, Function, Page, Position, Query, Record};
+use index::{Index, Tallied};
 use recent::Recent;
 use sequencer::{Outcome, Sequencer};
 use std::path::Path;
@@ -119,6 +119,15 @@ impl Log {
     /// from 1, of `per_page` records, at most [`PAGE_RECORDS_MAX`]; and how many match in all.
     pub fn query(&self, query: &Query, page: u64, per_page: u64) -> Result<Page, ReadError> {
         self.shared().query(query, page, per_page)
+    }
+
+    /// What `aggregator` makes of the durable records that match `query`.
+    pub fn aggregate(
+        &self,
+        query: &Query,
+        aggregator: &Aggregator,
+    ) -> Result<Aggregate, ReadError> {
+        self.shared().aggregate(query, aggregator)
     }
 
     /// Durable records after `after`, then those that come: no gap, no duplicate, in order.
@@ -284,13 +293,38 @@ impl Shared {
         let take = usize::try_from(per_page).ok().filter(|_| per_page <= PAGE_RECORDS_MAX);
         let take = take.ok_or(ReadError::PageTooLarge { per_page, max: PAGE_RECORDS_MAX })?;
         let skip = page.saturating_sub(1).saturating_mul(per_page);
-        let found = self.index().find(query, skip, take);
+        let view = self.index().view(query);
+        let found = view.find(skip, take);
         let recent: Option<Vec<_>> = {
             let recent = self.recent();
             found.positions.iter().map(|position| recent.get(*position)).collect()
         };
         let records = recent.map_or_else(|| self.storage.fetch(&found.positions), Ok)?;
         Ok(Page { records, total: found.total })
+    }
+
+    fn aggregate(&self, query: &Query, aggregator: &Aggregator) -> Result<Aggregate, ReadError> {
+        if aggregator.function == Function::Count {
+            let view = self.index().view(query);
+            return Ok(Aggregate::Count(view.count()));
+        }
+        let (view, member) = self.index().view_field(query, &aggregator.field);
+        let Tallied { mut tally, unread } = view.tally();
+        for positions in unread.chunks(READ_RECORDS_MAX) {
+            for record in self.storage.fetch(positions)? {
+                if let Some(number) = index::number_in(&record.event.value, member) {
+                    tally.add(number);
+                }
+            }
+        }
+        let some = |number: f64| (tally.count > 0).then_some(number);
+        Ok(Aggregate::Number(match aggregator.function {
+            Function::Min => some(tally.min),
+            Function::Max => some(tally.max),
+            Function::Average => some(tally.average()),
+            Function::Sum => Some(tally.sum()),
+            Function::Count => unreachable!("it was answered above"),
+        }))
     }
 
     fn index(&self) -> RwLockReadGuard<'_, Index> {
