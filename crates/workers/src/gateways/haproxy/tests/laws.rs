@@ -9,7 +9,7 @@ proptest! {
         let weights = model::shares(&routes);
         let counted = |route: &(u32, usize)| route.0 > 0 && route.1 > 0;
         let whole: u32 = routes.iter().filter(|route| counted(route)).map(|route| route.0).sum();
-        let gets = |(route, weight): (&(u32, usize), &u16)| f64::from(*weight) * route.1 as f64;
+        let gets = |(route, weight): (&(u32, usize), &u16)| f64::from(u32::from(*weight) * u32::try_from(route.1).unwrap());
         let given: f64 = routes.iter().zip(&weights).map(gets).sum();
         for (route, weight) in routes.iter().zip(&weights) {
             prop_assert!(*weight <= model::WEIGHT_MAX);
