@@ -487,7 +487,7 @@ fn printed() -> impl Strategy<Value = (&'static str, Json)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
 
     #[test]
     fn what_is_printed_fits_its_schema((kind, json) in printed()) {
