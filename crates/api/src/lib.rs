@@ -8,6 +8,7 @@ mod documents;
 mod drivers;
 pub mod example_service;
 mod front;
+mod idempotency;
 pub mod logs;
 mod negotiation;
 mod paging;

@@ -66,6 +66,11 @@ impl Request {
         text.map(Into::into).map_err(|_| Failure::not_found("the path is not UTF-8"))
     }
 
+    /// The request as the server sees it.
+    pub fn http(&self) -> &HttpRequest {
+        &self.http
+    }
+
     /// The text of a header.
     pub fn header(&self, name: &header::HeaderName) -> Result<Option<&str>, Failure> {
         parameters::header(&self.http, name)
@@ -244,6 +249,9 @@ async fn answer<F: Future<Output = Answer>>(
         let request = Request::read(http, service.clone(), id.clone(), format, payload).await?;
         if gated {
             request.running()?;
+        }
+        if let Some(answer) = request.repeated()? {
+            return Ok(answer);
         }
         route(request).await
     };

@@ -5,7 +5,9 @@
 //! others see is only ever durable.
 
 use crate::command::{Command, Context, Rules, decide};
-use crate::event::{Draft, Origin, Page, Position, Provenance, Query, Record};
+use crate::event::{
+    Aggregate, Aggregator, Draft, Origin, Page, Position, Provenance, Query, Record,
+};
 use crate::log::{AppendError, Expect, Log, OpenError, ReadError, Subscription};
 use crate::problem::Problems;
 use crate::state::State;
@@ -16,6 +18,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// How many records are read at a time when the log is replayed.
 const REPLAY_RECORDS_MAX: usize = 4096;
+
+mod once;
+
+pub use once::{Once, RequestKey};
 
 /// Log and state, in step.
 #[derive(Clone)]
@@ -33,6 +39,8 @@ struct Shared {
     /// A fold of what is durable; [`Store::state`] brings it up to date. Nothing depends on the caller of `execute`
     /// staying to hear its answer.
     durable: ArcSwap<State>,
+    /// Requests with a key that are on their way to the disk.
+    once: once::UnderWay,
 }
 
 /// What a command did.
@@ -50,6 +58,9 @@ pub enum ExecuteError {
     /// It was refused; nothing was stored. Change the request.
     #[error(transparent)]
     Rejected(#[from] Problems),
+    /// What the log keeps of earlier requests cannot be read; nothing was stored.
+    #[error(transparent)]
+    Read(#[from] ReadError),
     /// It could not be stored; whether it was is not known. The log stopped, see its reason.
     #[error(transparent)]
     Append(#[from] AppendError),
@@ -72,7 +83,14 @@ impl Store {
         let durable = ArcSwap::from_pointee(state.clone());
         let sequenced = Mutex::default();
         Ok(Self {
-            shared: Arc::new(Shared { log, rules, head: Mutex::new(state), sequenced, durable }),
+            shared: Arc::new(Shared {
+                log,
+                rules,
+                head: Mutex::new(state),
+                sequenced,
+                durable,
+                once: once::UnderWay::default(),
+            }),
         })
     }
 
@@ -145,6 +163,15 @@ impl Store {
     /// The records that match `query`; `page` counts from 1.
     pub fn query(&self, query: &Query, page: u64, per_page: u64) -> Result<Page, ReadError> {
         self.shared.log.query(query, page, per_page)
+    }
+
+    /// What `aggregator` makes of the records that match `query`.
+    pub fn aggregate(
+        &self,
+        query: &Query,
+        aggregator: &Aggregator,
+    ) -> Result<Aggregate, ReadError> {
+        self.shared.log.aggregate(query, aggregator)
     }
 
     /// The log itself.

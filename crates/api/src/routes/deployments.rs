@@ -2,6 +2,7 @@
 
 use super::{Writing, later, required};
 use crate::documents::{self, Documents};
+use crate::idempotency::Reply;
 use crate::paging::Paging;
 use crate::problem::Failure;
 use crate::request::{Answer, Request, Route};
@@ -102,10 +103,10 @@ async fn delete(request: Request) -> Answer {
     let key = ArtifactKey::new(Kind::Deployment, &name);
     let wishes =
         documents.map(|node| Ok((key.clone(), undeploy(&request, &documents, node, &name)?)))?;
-    if !wishes.is_empty() {
-        request.perform(&documents, wishes, false).await?;
+    if wishes.is_empty() {
+        return Ok(HttpResponse::Accepted().finish());
     }
-    Ok(HttpResponse::Accepted().finish())
+    request.perform(&documents, wishes, false, |_| Ok(Reply::empty(StatusCode::ACCEPTED))).await
 }
 
 /// The command that takes what `node` names away from deployment `name`.
@@ -167,9 +168,11 @@ async fn set_scale(request: Request, verb: Verb) -> Answer {
         let submission = documents.submission(node, verb);
         Ok((key.clone(), Command::Scale { deployment, cluster, service, scale, submission }))
     })?;
-    let state = request.perform(&documents, wishes, false).await?;
-    let scale = dsl::write_inline_scale(&service.scale(&state)?);
-    Ok(request.document(StatusCode::ACCEPTED, state.revision(&key), &scale))
+    let reply = |state: &State| {
+        let scale = dsl::write_inline_scale(&service.scale(state)?);
+        Ok(Reply::document(StatusCode::ACCEPTED, state.revision(&key), scale))
+    };
+    request.perform(&documents, wishes, false, reply).await
 }
 
 fn named_scale(state: &State, name: &str) -> Result<Scale, Problems> {

@@ -4,7 +4,10 @@ mod artifacts;
 mod client;
 mod deployments;
 mod events;
+mod idempotency;
+mod pages;
 mod protocol;
+mod streams;
 
 use crate::config::{Config, Setting};
 use crate::{Serving, serve};

@@ -3,9 +3,9 @@
 //! Positions follow from the order of the calls alone, before anything is written. The sequencer knows neither
 //! RocksDB nor threads; the writer takes what waits and later says how that went.
 
-use super::Expect;
 use super::error::AppendError;
 use super::format::Encoded;
+use super::{Expect, Receipt};
 use crate::artifact::ArtifactKey;
 use crate::event::{DeploymentFact, Draft, Fact, GatewayFact, Position, Record, StaticFact};
 use std::collections::{HashMap, VecDeque};
@@ -36,6 +36,7 @@ pub(super) struct Sequencer {
 pub(super) struct Entry {
     pub records: Vec<Arc<Record>>,
     pub encoded: Vec<Encoded>,
+    pub receipt: Option<Receipt>,
     pub done: oneshot::Sender<Outcome>,
     bytes: usize,
 }
@@ -71,9 +72,11 @@ impl Sequencer {
         &self,
         drafts: Vec<Draft>,
         expect: &Expect,
+        receipt: Option<Receipt>,
     ) -> Result<(Vec<Arc<Record>>, oneshot::Receiver<Outcome>), AppendError> {
         let encoded = encode(&drafts)?;
-        let bytes = encoded.iter().map(Encoded::len).sum();
+        let bytes = encoded.iter().map(Encoded::len).sum::<usize>()
+            + receipt.as_ref().map_or(0, |receipt| receipt.content.len());
         if encoded.len() > APPEND_RECORDS_MAX || bytes > APPEND_BYTES_MAX {
             let (records_max, bytes_max) = (APPEND_RECORDS_MAX, APPEND_BYTES_MAX);
             return Err(AppendError::TooLarge {
@@ -94,13 +97,19 @@ impl Sequencer {
                 None => state.revisions.remove(&artifact),
             };
         }
-        if records.is_empty() {
+        if records.is_empty() && receipt.is_none() {
             // Nothing to wait for; the receiver may be gone, which is no matter.
             _ = done.send(Ok(()));
         } else {
             state.queued_records += records.len();
             state.queued_bytes += bytes;
-            state.queue.push_back(Entry { records: records.clone(), encoded, done, bytes });
+            state.queue.push_back(Entry {
+                records: records.clone(),
+                encoded,
+                receipt,
+                done,
+                bytes,
+            });
             self.work.notify_one();
         }
         Ok((records, outcome))

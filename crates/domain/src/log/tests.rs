@@ -1,6 +1,7 @@
 //! The log as its users see it: on disk, in memory, with many writers, and after damage.
 
 mod damage;
+mod queries;
 
 use super::storage::Storage;
 use super::*;
@@ -215,7 +216,7 @@ fn a_full_queue_refuses_and_goes_on_when_there_is_room() {
     let sequencer = Sequencer::new(Position::START, std::collections::HashMap::new());
     let mut accepted = 0;
     let refused = loop {
-        match sequencer.append(vec![draft(1); 10_000], &Expect::Any) {
+        match sequencer.append(vec![draft(1); 10_000], &Expect::Any, None) {
             Ok((records, _)) => accepted += records.len(),
             Err(error) => break error,
         }
@@ -230,7 +231,7 @@ fn a_full_queue_refuses_and_goes_on_when_there_is_room() {
         1,
         "a commit has a limit, and an append is not split"
     );
-    let (records, _) = sequencer.append(vec![draft(1)], &Expect::Any).unwrap();
+    let (records, _) = sequencer.append(vec![draft(1)], &Expect::Any, None).unwrap();
     assert_eq!(
         records[0].position,
         Position(accepted as u64 + 1),

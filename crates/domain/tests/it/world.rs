@@ -56,7 +56,7 @@ impl World {
         match block_on(self.store.execute(command, &self.context())) {
             Ok(executed) => Ok(executed.records),
             Err(ExecuteError::Rejected(problems)) => Err(problems),
-            Err(ExecuteError::Append(error)) => panic!("{error}"),
+            Err(error @ (ExecuteError::Append(_) | ExecuteError::Read(_))) => panic!("{error}"),
         }
     }
 
