@@ -7,14 +7,16 @@
 //! a decision notices that the state moved on.
 //!
 //! Parts: `sequencer` gives positions, `writer` commits groups of appends, `storage` is RocksDB, `format` the
-//! frozen bytes, `index` answers queries, `recent` holds the newest records, `subscription` streams
+//! frozen bytes, `chain` the hash over all of them, `migrate` brings older stores up to date, `index` answers queries, `recent` holds the newest records, `subscription` streams
 //! them, and `mark` notices a log that lost its end.
 //! The log knows neither commands nor state, and takes from a fact only which artifact it revises.
 
+mod chain;
 mod error;
 mod format;
 mod index;
 mod mark;
+mod migrate;
 mod recent;
 mod sequencer;
 mod storage;
@@ -23,11 +25,15 @@ mod subscription;
 mod tests;
 mod writer;
 
+pub use chain::ChainHash;
 pub use error::{AppendError, OpenError, ReadError};
+pub use migrate::{Migrated, migrate};
 pub use subscription::Subscription;
 
 use crate::artifact::ArtifactKey;
 use crate::event::{Draft, Page, Position, Query, Record};
+use chain::Place;
+use format::Stored;
 use index::Index;
 use recent::Recent;
 use sequencer::{Outcome, Sequencer};
@@ -97,6 +103,12 @@ impl Log {
     /// The position of the last durable record.
     pub fn last(&self) -> Position {
         self.shared().progress.borrow().last
+    }
+
+    /// The position of the last durable record and the hash of the log there.
+    pub fn head(&self) -> (Position, ChainHash) {
+        let progress = *self.shared().progress.borrow();
+        (progress.last, progress.hash)
     }
 
     /// The position that the next append gets. Records before it may not be durable yet.
@@ -219,8 +231,9 @@ struct Shared {
 /// How far the log is.
 #[derive(Clone, Copy, Debug)]
 struct Progress {
-    /// The last durable position.
+    /// The last durable position, and the hash of the log there.
     last: Position,
+    hash: ChainHash,
     condition: Condition,
 }
 
@@ -237,19 +250,16 @@ impl Shared {
     /// Checks every record and builds the index.
     fn load(storage: Storage) -> Result<Self, OpenError> {
         let mut index = Index::default();
-        let scanned = storage.scan(|position, value| {
-            index.insert(&format::decode_header(position, value)?);
+        let walked = storage.walk(Place::default(), |_, stored| {
+            if let Stored::Record(body) = stored {
+                index.insert(&body.header()?.0);
+            }
             Ok(())
         });
-        let directory = storage.directory().to_owned();
-        scanned.map_err(|error| OpenError::Record { directory, error })?;
-        let (last, revisions) = (index.last(), storage.revisions()?);
-        let acknowledged = storage.acknowledged();
-        if acknowledged > last {
-            let reason =
-                format!("records up to {acknowledged} were acknowledged, but it ends at {last}");
-            return Err(storage.damaged(reason));
-        }
+        let Place { position: last, hash } = walked.map_err(|error| storage.unopened(error))?;
+        let revisions = storage.revisions()?;
+        storage.check_length(last)?;
+        storage.check_acknowledged()?;
         if let Some((artifact, revision)) = revisions.iter().find(|(_, revision)| **revision > last)
         {
             let reason = format!(
@@ -262,7 +272,7 @@ impl Shared {
             sequencer: Sequencer::new(last, revisions),
             index: RwLock::new(index),
             recent: RwLock::default(),
-            progress: watch::Sender::new(Progress { last, condition: Condition::Running }),
+            progress: watch::Sender::new(Progress { last, hash, condition: Condition::Running }),
         })
     }
 

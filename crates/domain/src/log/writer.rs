@@ -4,6 +4,7 @@
 //! them being delayed on purpose. After a failed commit nothing is written any more: what the disk holds is not known
 //! until the log is opened again.
 
+use super::chain::{ChainHash, Place};
 use super::format::{Header, record_key};
 use super::sequencer::{Entry, revision};
 use super::storage::Batch;
@@ -16,8 +17,9 @@ use std::thread::JoinHandle;
 pub(super) fn start(shared: Arc<Shared>) -> std::io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name("segue-log".to_owned()).spawn(move || {
         let ending = Ending(&shared);
+        let mut hash = shared.progress.borrow().hash;
         while let Some(entries) = shared.sequencer.take() {
-            commit(&shared, entries);
+            hash = commit(&shared, entries, hash);
         }
         drop(ending);
     })
@@ -35,13 +37,14 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// Writes `entries` as one batch and answers each.
-fn commit(shared: &Shared, entries: Vec<Entry>) {
+/// Writes `entries` as one batch and answers each. From `hash` before them to the hash after them.
+fn commit(shared: &Shared, entries: Vec<Entry>, mut hash: ChainHash) -> ChainHash {
     let mut batch = Batch::default();
     let (mut written, mut waiting) = (Vec::new(), Vec::with_capacity(entries.len()));
     for entry in entries {
         for (record, encoded) in entry.records.into_iter().zip(entry.encoded) {
-            let value = encoded.seal(record.position);
+            let value;
+            (value, hash) = encoded.seal(record.position, hash);
             shared.storage.put_record(&mut batch, record.position, &value);
             if let Some((artifact, revision)) = revision(&record) {
                 shared.storage.put_revision(&mut batch, &artifact, revision);
@@ -59,7 +62,7 @@ fn commit(shared: &Shared, entries: Vec<Entry>) {
         )
     });
     match &outcome {
-        Ok(()) => publish(shared, written),
+        Ok(()) => publish(shared, written, hash),
         Err(reason) => {
             // First the queue, so that nobody who reads the answers below can append once more.
             shared.sequencer.stop(reason);
@@ -70,10 +73,11 @@ fn commit(shared: &Shared, entries: Vec<Entry>) {
         // Who appended may not want to know.
         _ = done.send(outcome.clone());
     }
+    hash
 }
 
 /// Makes durable records visible: index and recent records first, then those who wait are woken.
-fn publish(shared: &Shared, written: Vec<(Arc<Record>, usize)>) {
+fn publish(shared: &Shared, written: Vec<(Arc<Record>, usize)>, hash: ChainHash) {
     let Some(last) = written.last().map(|(record, _)| record.position) else { return };
     {
         let mut index = shared.index_mut();
@@ -87,8 +91,11 @@ fn publish(shared: &Shared, written: Vec<(Arc<Record>, usize)>) {
             recent.push(record, bytes);
         }
     }
-    shared.storage.acknowledge(last);
-    shared.progress.send_modify(|progress| progress.last = last);
+    shared.storage.acknowledge(Place { position: last, hash });
+    shared.progress.send_modify(|progress| {
+        progress.last = last;
+        progress.hash = hash;
+    });
 }
 
 fn header(record: &Record) -> Header<'_> {
