@@ -214,12 +214,17 @@ impl<'a> Body<'a> {
         self.hash
     }
 
-    /// What the index needs, and whether there is a fact.
-    pub fn header(&self) -> Result<(Header<'a>, bool), ReadError> {
+    /// What the index needs.
+    pub fn header(&self) -> Result<Header<'a>, ReadError> {
+        let (HeaderV1 { time, timestamp, kind, tags, .. }, _, _) =
+            split(self.position, self.bytes)?;
+        Ok(Header { time, timestamp, kind, tags })
+    }
+
+    /// Whether it changes the state.
+    pub fn has_fact(&self) -> Result<bool, ReadError> {
         let (header, _, _) = split(self.position, self.bytes)?;
-        let has_fact = header.fact_bytes.is_some();
-        let HeaderV1 { time, timestamp, kind, tags, .. } = header;
-        Ok((Header { time, timestamp, kind, tags }, has_fact))
+        Ok(header.fact_bytes.is_some())
     }
 
     /// The record.

@@ -9,6 +9,7 @@
 use super::format::Header;
 use crate::event::{Bound, Position, Query, TimeRange};
 use roaring::RoaringTreemap;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Bound as RangeBound;
 
@@ -52,6 +53,61 @@ impl Index {
             self.strays.insert((header.timestamp, position));
             self.order.push(newest);
         }
+    }
+
+    /// The bytes of the whole index, for a snapshot.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let postings = |postings: &HashMap<Box<str>, RoaringTreemap>| {
+            let mut bytes: Vec<_> = postings
+                .iter()
+                .map(|(name, posting)| (name.to_string(), posting_bytes(posting)))
+                .collect();
+            bytes.sort_unstable();
+            bytes
+        };
+        let parts = Parts {
+            tags: postings(&self.tags),
+            kinds: postings(&self.kinds),
+            ordered: posting_bytes(&self.ordered),
+            stray: posting_bytes(&self.stray),
+            order: self.order.clone(),
+            strays: self.strays.iter().copied().collect(),
+        };
+        postcard::to_stdvec(&parts).expect("numbers and bytes can be written to memory")
+    }
+
+    /// What [`Index::to_bytes`] wrote.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
+        let parts: Parts = postcard::from_bytes(bytes).map_err(|error| error.to_string())?;
+        let postings = |bytes: Vec<(String, Vec<u8>)>| -> Result<HashMap<_, _>, String> {
+            bytes.into_iter().map(|(name, bytes)| Ok((name.into(), posting(&bytes)?))).collect()
+        };
+        Ok(Self {
+            tags: postings(parts.tags)?,
+            kinds: postings(parts.kinds)?,
+            ordered: posting(&parts.ordered)?,
+            stray: posting(&parts.stray)?,
+            order: parts.order,
+            strays: parts.strays.into_iter().collect(),
+        })
+    }
+
+    /// Forgets the record at `position`.
+    pub fn remove(&mut self, position: Position, header: &Header) {
+        for tag in &header.tags {
+            unpost(&mut self.tags, tag, position.0);
+        }
+        unpost(&mut self.kinds, header.kind, position.0);
+        self.ordered.remove(position.0);
+        self.stray.remove(position.0);
+        self.strays.remove(&(header.timestamp, position.0));
+    }
+
+    /// Leaves out what is no longer there up to `position`.
+    pub fn skip(&mut self, position: Position) {
+        let newest = self.order.last().copied().unwrap_or(i64::MIN);
+        let length = usize::try_from(position.0).expect("positions of the index fit its vector");
+        self.order.resize(self.order.len().max(length), newest);
     }
 
     /// The position of the last record.
@@ -207,6 +263,36 @@ fn post(postings: &mut HashMap<Box<str>, RoaringTreemap>, name: &str, position: 
         Some(posting) => _ = posting.insert(position),
         None => _ = postings.insert(name.into(), RoaringTreemap::from_iter([position])),
     }
+}
+
+/// Takes `name` from the record at `position`.
+fn unpost(postings: &mut HashMap<Box<str>, RoaringTreemap>, name: &str, position: u64) {
+    let Some(posting) = postings.get_mut(name) else { return };
+    posting.remove(position);
+    if posting.is_empty() {
+        postings.remove(name);
+    }
+}
+
+/// The parts of an index in a snapshot.
+#[derive(Serialize, Deserialize)]
+struct Parts {
+    tags: Vec<(String, Vec<u8>)>,
+    kinds: Vec<(String, Vec<u8>)>,
+    ordered: Vec<u8>,
+    stray: Vec<u8>,
+    order: Vec<i64>,
+    strays: Vec<(i128, u64)>,
+}
+
+fn posting_bytes(posting: &RoaringTreemap) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(posting.serialized_size());
+    posting.serialize_into(&mut bytes).expect("memory takes all bytes");
+    bytes
+}
+
+fn posting(bytes: &[u8]) -> Result<RoaringTreemap, String> {
+    RoaringTreemap::deserialize_from(bytes).map_err(|error| error.to_string())
 }
 
 /// Whether nothing can lie between the bounds; `BTreeSet::range` wants to know beforehand.

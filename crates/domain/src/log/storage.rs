@@ -7,6 +7,7 @@
 //! |---|---|---|---|
 //! | `r` | records | position | see [`super::format`] |
 //! | `m` | about the store | `format` | version of the store, 4 bytes, big-endian |
+//! | | | `generation` | how often retention dropped records, 8 bytes, big-endian; none is 0 |
 //! | | | `migration` | while one is under way: the format it comes from, 4 bytes, and the last position done, 8 bytes |
 //! | `v` | revisions: the position of the last record that moved it | letter of the kind, name | position, 8 bytes, big-endian |
 
@@ -14,6 +15,7 @@ use super::chain::{ChainHash, Place, follows};
 use super::error::{OpenError, ReadError};
 use super::format::{Stored, record_key, record_position, revision_artifact, revision_key};
 use super::mark::{Acknowledged, Mark};
+use super::snapshot::Snapshots;
 use crate::artifact::ArtifactKey;
 use crate::event::{Position, Record};
 use rocksdb::{
@@ -34,6 +36,7 @@ const META: &str = "m";
 const REVISIONS: &str = "v";
 const FORMAT_KEY: &[u8] = b"format";
 const MIGRATION_KEY: &[u8] = b"migration";
+const GENERATION_KEY: &[u8] = b"generation";
 
 /// Memory of one column family before it is flushed to a file; two may exist at a time.
 const RECORDS_BUFFER_BYTES: usize = 16 << 20;
@@ -128,6 +131,11 @@ impl Storage {
         &self.directory
     }
 
+    /// The snapshots beside it; none in memory and read-only.
+    pub fn snapshots(&self) -> Snapshots {
+        self.mark.as_ref().map_or_else(Snapshots::default, |_| Snapshots::of(&self.directory))
+    }
+
     /// Writes `batch` whole or not at all; it is durable when this returns.
     pub fn commit(&self, batch: Batch) -> Result<(), String> {
         let mut options = WriteOptions::default();
@@ -199,6 +207,18 @@ impl Storage {
             }
             None => batch.0.delete_cf(self.family(META), MIGRATION_KEY),
         }
+    }
+
+    /// How often retention dropped records.
+    pub fn generation(&self) -> Result<u64, ReadError> {
+        let value = self.database.get_cf(self.family(META), GENERATION_KEY);
+        let value = value.map_err(|error| unreadable(Position::START, &error))?;
+        let Some(value) = value else { return Ok(0) };
+        let bytes = value.as_slice().try_into().map_err(|_| ReadError::Damaged {
+            position: Position::START,
+            reason: "the generation of the store is unreadable".to_owned(),
+        })?;
+        Ok(u64::from_be_bytes(bytes))
     }
 
     /// The format of the store; newer ones are refused.

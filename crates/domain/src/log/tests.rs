@@ -2,6 +2,7 @@
 
 mod damage;
 pub(super) mod golden;
+mod snapshots;
 
 use super::storage::Storage;
 use super::*;

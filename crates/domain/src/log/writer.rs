@@ -96,6 +96,7 @@ fn publish(shared: &Shared, written: Vec<(Arc<Record>, usize)>, hash: ChainHash)
         progress.last = last;
         progress.hash = hash;
     });
+    shared.keeper.reached(last);
 }
 
 fn header(record: &Record) -> Header<'_> {
