@@ -22,6 +22,7 @@
 
 use super::chain::{ChainHash, Digest, HASH_BYTES};
 use super::error::ReadError;
+use super::index::Numbers;
 use crate::artifact::{ArtifactKey, Kind};
 use crate::event::{Draft, Event, Origin, Position, Provenance, Record, Tags};
 use serde::de::value::{Error as TagsError, SeqDeserializer};
@@ -71,12 +72,12 @@ pub(super) struct Gap {
 }
 
 /// What the index needs of a record, borrowed from its bytes.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub(super) struct Header<'a> {
-    pub time: i128,
     pub timestamp: i128,
     pub kind: &'a str,
     pub tags: Vec<&'a str>,
+    pub numbers: Numbers,
 }
 
 /// Frozen: fields are neither reordered nor changed.
@@ -216,9 +217,8 @@ impl<'a> Body<'a> {
 
     /// What the index needs.
     pub fn header(&self) -> Result<Header<'a>, ReadError> {
-        let (HeaderV1 { time, timestamp, kind, tags, .. }, _, _) =
-            split(self.position, self.bytes)?;
-        Ok(Header { time, timestamp, kind, tags })
+        let (HeaderV1 { timestamp, kind, tags, .. }, value, _) = split(self.position, self.bytes)?;
+        Ok(Header { timestamp, kind, tags, numbers: Numbers::of_json(value) })
     }
 
     /// Whether it changes the state.

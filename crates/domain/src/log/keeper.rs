@@ -44,23 +44,24 @@ struct Kept {
 /// Starts the thread; it ends when [`Keeper::close`] was called.
 pub(super) fn start(shared: Arc<Shared>) -> std::io::Result<JoinHandle<()>> {
     let of_log = Arc::clone(&shared);
-    let handle = std::thread::Builder::new().name("segue-snapshots".to_owned()).spawn(move || {
-        let keeper = &shared.keeper;
-        loop {
-            let closed = keeper.closed.load(Ordering::Acquire);
-            let last = shared.progress.borrow().last;
-            if closed {
-                write_all(&shared, last, CLOSING_RECORDS_MIN);
-                return;
+    let handle =
+        std::thread::Builder::new().name("segue-snapshots".to_owned()).spawn(move || {
+            let keeper = &shared.keeper;
+            loop {
+                let closed = keeper.closed.load(Ordering::Acquire);
+                let last = shared.progress.borrow().last;
+                if closed {
+                    write_all(&shared, last, CLOSING_RECORDS_MIN);
+                    return;
+                }
+                if last.0 >= keeper.due.load(Ordering::Acquire) {
+                    write_all(&shared, last, 1);
+                    keeper.due_after(last);
+                } else {
+                    std::thread::park();
+                }
             }
-            if last.0 >= keeper.due.load(Ordering::Acquire) {
-                write_all(&shared, last, 1);
-                keeper.due_after(last);
-            } else {
-                std::thread::park();
-            }
-        }
-    })?;
+        })?;
     of_log.keeper.thread.get_or_init(|| handle.thread().clone());
     Ok(handle)
 }

@@ -33,10 +33,10 @@ pub use migrate::{Migrated, migrate};
 pub use subscription::Subscription;
 
 use crate::artifact::ArtifactKey;
-use crate::event::{Draft, Page, Position, Query, Record};
+use crate::event::{Aggregate, Aggregator, Draft, Function, Page, Position, Query, Record};
 use chain::Place;
 use format::Stored;
-use index::Index;
+use index::{Index, Tallied};
 use keeper::Keeper;
 use recent::Recent;
 use sequencer::{Outcome, Sequencer};
@@ -138,6 +138,15 @@ impl Log {
         self.shared().query(query, page, per_page)
     }
 
+    /// What `aggregator` makes of the durable records that match `query`.
+    pub fn aggregate(
+        &self,
+        query: &Query,
+        aggregator: &Aggregator,
+    ) -> Result<Aggregate, ReadError> {
+        self.shared().aggregate(query, aggregator)
+    }
+
     /// Durable records after `after`, then those that come: no gap, no duplicate, in order.
     pub fn subscribe(&self, after: Position) -> Subscription {
         Subscription::new(Arc::clone(&self.0.shared), after)
@@ -205,13 +214,13 @@ impl Log {
         let failed =
             |error| shared.storage.unwritable(format!("a thread of the log cannot start: {error}"));
         // When the second does not start, the owner that is dropped ends the first.
-        let mut owner =
-            Owner { shared: Arc::clone(&shared), writer: None, keeper: None };
+        let mut owner = Owner { shared: Arc::clone(&shared), writer: None, keeper: None };
         owner.keeper = Some(keeper::start(Arc::clone(&shared)).map_err(failed)?);
         let indexed = Arc::downgrade(&shared);
         let source = move |_| {
             let shared = indexed.upgrade()?;
-            let index = shared.index();
+            // A copy, which shares its segments: the writer does not wait while the bytes are made.
+            let index = shared.index().clone();
             Some((index.last(), index.to_bytes()))
         };
         shared.keeper.keep(index_fold(), shared.indexed, Box::new(source));
@@ -327,7 +336,8 @@ impl Shared {
                 return Err("records were dropped since".to_owned());
             }
             let place = fitting(&storage, &snapshot)?;
-            let index = Index::from_bytes(&snapshot.payload)?;
+            let index = Index::from_bytes(&snapshot.payload)
+                .ok_or_else(|| "its index cannot be read".to_owned())?;
             let fits = index.last() == place.position;
             fits.then_some((place, index)).ok_or_else(|| "it ends elsewhere".to_owned())
         });
@@ -335,7 +345,7 @@ impl Shared {
         let walked = storage.walk(place, |position, stored| {
             match stored {
                 Stored::Record(body) => index.insert(&body.header()?),
-                Stored::Gap(_) => index.skip(position),
+                Stored::Gap(_) => index.skip_to(position),
             }
             Ok(())
         });
@@ -413,13 +423,38 @@ impl Shared {
         let take = usize::try_from(per_page).ok().filter(|_| per_page <= PAGE_RECORDS_MAX);
         let take = take.ok_or(ReadError::PageTooLarge { per_page, max: PAGE_RECORDS_MAX })?;
         let skip = page.saturating_sub(1).saturating_mul(per_page);
-        let found = self.index().find(query, skip, take);
+        let view = self.index().view(query);
+        let found = view.find(skip, take);
         let recent: Option<Vec<_>> = {
             let recent = self.recent();
             found.positions.iter().map(|position| recent.get(*position)).collect()
         };
         let records = recent.map_or_else(|| self.storage.fetch(&found.positions), Ok)?;
         Ok(Page { records, total: found.total })
+    }
+
+    fn aggregate(&self, query: &Query, aggregator: &Aggregator) -> Result<Aggregate, ReadError> {
+        if aggregator.function == Function::Count {
+            let view = self.index().view(query);
+            return Ok(Aggregate::Count(view.count()));
+        }
+        let (view, member) = self.index().view_field(query, &aggregator.field);
+        let Tallied { mut tally, unread } = view.tally();
+        for positions in unread.chunks(READ_RECORDS_MAX) {
+            for record in self.storage.fetch(positions)? {
+                if let Some(number) = index::number_in(&record.event.value, member) {
+                    tally.add(number);
+                }
+            }
+        }
+        let some = |number: f64| (tally.count > 0).then_some(number);
+        Ok(Aggregate::Number(match aggregator.function {
+            Function::Min => some(tally.min),
+            Function::Max => some(tally.max),
+            Function::Average => some(tally.average()),
+            Function::Sum => Some(tally.sum()),
+            Function::Count => unreachable!("it was answered above"),
+        }))
     }
 
     fn index(&self) -> RwLockReadGuard<'_, Index> {
@@ -441,7 +476,7 @@ impl Shared {
 
 /// The snapshots of the index. Another version of it, or another release, builds its own.
 fn index_fold() -> Fold {
-    Fold { name: "index".to_owned(), version: format!("1-{}", env!("CARGO_PKG_VERSION")) }
+    Fold { name: "index".to_owned(), version: format!("2-{}", env!("CARGO_PKG_VERSION")) }
 }
 
 /// Where `snapshot` was taken, when the log still has the same hash there.

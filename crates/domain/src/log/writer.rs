@@ -6,6 +6,7 @@
 
 use super::chain::{ChainHash, Place};
 use super::format::{Header, record_key};
+use super::index::Numbers;
 use super::sequencer::{Entry, revision};
 use super::storage::Batch;
 use super::{Condition, Shared};
@@ -101,9 +102,9 @@ fn publish(shared: &Shared, written: Vec<(Arc<Record>, usize)>, hash: ChainHash)
 
 fn header(record: &Record) -> Header<'_> {
     Header {
-        time: record.time.unix_timestamp_nanos(),
         timestamp: record.event.timestamp.unix_timestamp_nanos(),
         kind: &record.event.kind,
         tags: record.event.tags.as_slice().iter().map(String::as_str).collect(),
+        numbers: Numbers::of(&record.event.value),
     }
 }
