@@ -4,10 +4,13 @@
 //! [`serve`] runs a whole service inside of a program, which is how tests use it.
 
 pub mod config;
+mod cors;
 mod documents;
 mod drivers;
 pub mod example_service;
 mod front;
+mod inside;
+mod legacy;
 pub mod logs;
 mod negotiation;
 mod paging;
