@@ -10,6 +10,7 @@ pub mod example_service;
 mod front;
 pub mod logs;
 mod negotiation;
+mod openapi;
 mod paging;
 mod parameters;
 mod problem;
@@ -17,6 +18,7 @@ mod request;
 mod routes;
 mod server;
 mod service;
+mod table;
 #[cfg(test)]
 mod tests;
 pub mod tools;

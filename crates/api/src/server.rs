@@ -80,6 +80,7 @@ pub fn serve(config: Config) -> Result<Serving, ServeError> {
             .wrap(from_fn(front::pass))
             .service(web::scope("/api/v1").wrap(cors()).configure(routes::configure))
             .configure(routes::configure_probes)
+            .configure(routes::configure_description)
             .default_service(web::to(elsewhere))
     });
     let http = http

@@ -1,6 +1,7 @@
 //! The resources of the API, one file each, and what several of them share.
 
 mod deployments;
+mod description;
 mod events;
 mod general;
 mod information;
@@ -37,6 +38,11 @@ pub fn configure(config: &mut web::ServiceConfig) {
 pub fn configure_probes(config: &mut web::ServiceConfig) {
     config.service(Route::at("/livez").always().get(probes::live).done());
     config.service(Route::at("/readyz").always().get(probes::ready).done());
+}
+
+/// The description of the API and of its documents, outside of `/api/v1`.
+pub fn configure_description(config: &mut web::ServiceConfig) {
+    description::configure(config);
 }
 
 /// Nothing is known at this path.

@@ -3,6 +3,7 @@
 mod artifacts;
 mod client;
 mod deployments;
+mod description;
 mod events;
 mod protocol;
 
