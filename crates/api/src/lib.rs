@@ -3,6 +3,7 @@
 //! This crate turns requests into commands and queries of the domain and back; it decides nothing about artifacts.
 //! [`serve`] runs a whole service inside of a program, which is how tests use it.
 
+mod admin;
 pub mod config;
 mod documents;
 mod drivers;
@@ -20,6 +21,7 @@ mod service;
 #[cfg(test)]
 mod tests;
 pub mod tools;
+mod upkeep;
 
 pub use drivers::DriverError;
 pub use server::{ServeError, Serving, serve};

@@ -8,6 +8,7 @@ use segue_workers::gateways::GatewayDriver;
 use std::sync::{Arc, PoisonError, RwLock};
 use time::OffsetDateTime;
 use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
 use uuid::Uuid;
 
 /// What all requests share.
@@ -37,6 +38,8 @@ pub struct Running {
     pub gateways: Arc<dyn GatewayDriver>,
     /// The label of the generated configuration.
     pub configuration_version: String,
+    /// What is done for the log beside all that; ends when it is dropped.
+    pub upkeep: JoinSet<()>,
 }
 
 impl Service {
