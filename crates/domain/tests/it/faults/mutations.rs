@@ -117,7 +117,8 @@ fn files(directory: &Path, below: &Path) -> BTreeMap<String, Vec<PathBuf>> {
             }
         } else if entry.metadata().unwrap().len() > 0 {
             let stem = name.split(['-', '.']).next().unwrap_or_default();
-            let class = name.rsplit_once('.').map_or(stem, |(_, extension)| extension);
+            let extension = name.rsplit_once('.').map_or(stem, |(_, extension)| extension);
+            let class = if name.starts_with("LOG") { "LOG" } else { extension };
             files.entry(class.to_owned()).or_default().push(path);
         }
     }

@@ -59,6 +59,11 @@ impl Writer {
         found.insert(name, position);
     }
 
+    /// Adds what it acknowledged until now, as far as that was read.
+    pub fn acknowledged(&self, found: &mut HashMap<String, u64>) {
+        found.extend(self.acknowledged.try_iter());
+    }
+
     /// Kills it, and adds what it acknowledged.
     pub fn kill(mut self, found: &mut HashMap<String, u64>) {
         self.process.kill().unwrap();
