@@ -1,7 +1,7 @@
 //! Writes with an `Idempotency-Key`: a repeated one is answered as the first was, and does nothing.
 //!
 //! What was answered is kept in the log, durable together with what was done. Only writes that succeeded leave a trace;
-//! a refused one is decided anew. See docs/decisions/0006.
+//! a refused one is decided anew. See docs/decisions/0009.
 
 use crate::parameters;
 use crate::problem::Failure;
@@ -39,6 +39,11 @@ impl Reply {
         Self { status: status.as_u16(), revision: None, document: None }
     }
 
+    /// Without one, for an artifact that has a revision now.
+    pub fn revised(status: StatusCode, revision: Option<Position>) -> Self {
+        Self { status: status.as_u16(), revision, document: None }
+    }
+
     fn from_bytes(bytes: &[u8]) -> Result<Self, Failure> {
         serde_json::from_slice(bytes)
             .map_err(|error| Failure::internal(format!("a kept answer cannot be read: {error}")))
@@ -51,7 +56,13 @@ impl Request {
         let status = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::OK);
         match &reply.document {
             Some(document) => self.document(status, reply.revision, document),
-            None => HttpResponse::new(status),
+            None => {
+                let mut response = HttpResponse::build(status);
+                if let Some(revision) = reply.revision {
+                    response.insert_header((header::ETAG, parameters::entity_tag(revision)));
+                }
+                response.finish()
+            }
         }
     }
 

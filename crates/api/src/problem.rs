@@ -107,6 +107,7 @@ pub fn status(kind: ProblemKind) -> StatusCode {
         ProblemKind::IdempotencyKeyReused => StatusCode::UNPROCESSABLE_ENTITY,
         ProblemKind::TooManyRequests => StatusCode::TOO_MANY_REQUESTS,
         ProblemKind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+        ProblemKind::BadGateway => StatusCode::BAD_GATEWAY,
         ProblemKind::NotReady | ProblemKind::Timeout => StatusCode::SERVICE_UNAVAILABLE,
         // All others say that a body or a parameter is malformed or invalid.
         _ => StatusCode::BAD_REQUEST,
@@ -216,6 +217,7 @@ mod tests {
         check(ProblemKind::IdempotencyKeyReused, 422);
         check(ProblemKind::TooManyRequests, 429);
         check(ProblemKind::Internal, 500);
+        check(ProblemKind::BadGateway, 502);
         check(ProblemKind::NotReady, 503);
         check(ProblemKind::Timeout, 503);
         assert!(ProblemKind::ALL.iter().all(|kind| status(*kind).as_u16() >= 400));

@@ -3,7 +3,6 @@
 use super::stream;
 use crate::documents::Documents;
 use crate::idempotency::Reply;
-use crate::paging::Paging;
 use crate::parameters::Parameters;
 use crate::problem::Failure;
 use crate::request::{Answer, Request, Route};
@@ -58,7 +57,7 @@ pub(super) fn query(body: &str, parameters: &Parameters) -> Result<EventQuery, F
 }
 
 async fn list(request: Request) -> Answer {
-    let paging = Paging::read(&request.parameters)?;
+    let paging = request.paging()?;
     let EventQuery { query, aggregator } = query(&request.body, &request.parameters)?;
     let store = request.running()?.store.clone();
     if let Some(aggregator) = aggregator {

@@ -1,7 +1,11 @@
 //! The log as its users see it: on disk, in memory, with many writers, and after damage.
 
+mod backups;
 mod damage;
+pub(super) mod golden;
 mod queries;
+mod retention;
+mod snapshots;
 
 use super::storage::Storage;
 use super::*;
@@ -71,7 +75,32 @@ fn positions(records: &[Arc<Record>]) -> Vec<u64> {
     records.iter().map(|record| record.position.0).collect()
 }
 
-fn all(log: &Log) -> Vec<Arc<Record>> {
+/// A copy of the files in `directory`, with those of folders in it.
+pub(super) fn copy(directory: &Path) -> tempfile::TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    copy_to(directory, copy.path());
+    copy
+}
+
+fn copy_to(from: &Path, to: &Path) {
+    for entry in std::fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let to = to.join(path.file_name().unwrap());
+        if path.is_dir() {
+            std::fs::create_dir(&to).unwrap();
+            copy_to(&path, &to);
+        } else {
+            std::fs::copy(&path, to).unwrap();
+        }
+    }
+}
+
+/// A copy of a golden data directory.
+pub(super) fn fixture(name: &str) -> tempfile::TempDir {
+    copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name))
+}
+
+pub(super) fn all(log: &Log) -> Vec<Arc<Record>> {
     let mut records: Vec<Arc<Record>> = Vec::new();
     loop {
         let after = records.last().map_or(Position::START, |record| record.position);
@@ -213,7 +242,7 @@ fn limits_are_told_apart() {
 /// Without a writer, nothing leaves the queue.
 #[test]
 fn a_full_queue_refuses_and_goes_on_when_there_is_room() {
-    let sequencer = Sequencer::new(Position::START, std::collections::HashMap::new());
+    let sequencer = sequencer::Local::new(Position::START, std::collections::HashMap::new());
     let mut accepted = 0;
     let refused = loop {
         match sequencer.append(vec![draft(1); 10_000], &Expect::Any, None) {

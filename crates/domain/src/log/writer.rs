@@ -4,9 +4,10 @@
 //! them being delayed on purpose. After a failed commit nothing is written any more: what the disk holds is not known
 //! until the log is opened again.
 
+use super::chain::{ChainHash, Place};
 use super::format::{Header, record_key};
 use super::index::Numbers;
-use super::sequencer::{Entry, revision};
+use super::sequencer::{Entry, Local, revision};
 use super::storage::Batch;
 use super::{Condition, Shared};
 use crate::event::{Position, Record};
@@ -14,35 +15,45 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 /// Starts the thread; it ends when the sequencer is closed and nothing waits.
-pub(super) fn start(shared: Arc<Shared>) -> std::io::Result<JoinHandle<()>> {
+pub(super) fn start(shared: Arc<Shared>, sequencer: Arc<Local>) -> std::io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name("segue-log".to_owned()).spawn(move || {
-        let ending = Ending(&shared);
-        while let Some(entries) = shared.sequencer.take() {
-            commit(&shared, entries);
+        let ending = Ending { shared: &shared, sequencer: &sequencer };
+        let mut hash = shared.progress.borrow().hash;
+        while let Some(entries) = sequencer.take() {
+            hash = commit(&shared, &sequencer, entries, hash);
         }
         drop(ending);
     })
 }
 
 /// Tells those who wait that no more records come, also when the thread panics.
-struct Ending<'a>(&'a Shared);
+struct Ending<'a> {
+    shared: &'a Shared,
+    sequencer: &'a Local,
+}
 
 impl Drop for Ending<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.sequencer.stop("its writer failed unexpectedly; see the program's error output");
+            self.sequencer.stop("its writer failed unexpectedly; see the program's error output");
         }
-        self.0.progress.send_modify(|progress| progress.condition = Condition::Closed);
+        self.shared.progress.send_modify(|progress| progress.condition = Condition::Closed);
     }
 }
 
-/// Writes `entries` as one batch and answers each.
-fn commit(shared: &Shared, entries: Vec<Entry>) {
+/// Writes `entries` as one batch and answers each. From `hash` before them to the hash after them.
+fn commit(
+    shared: &Shared,
+    sequencer: &Local,
+    entries: Vec<Entry>,
+    mut hash: ChainHash,
+) -> ChainHash {
     let mut batch = Batch::default();
     let (mut written, mut waiting) = (Vec::new(), Vec::with_capacity(entries.len()));
     for entry in entries {
         for (record, encoded) in entry.records.into_iter().zip(entry.encoded) {
-            let value = encoded.seal(record.position);
+            let value;
+            (value, hash) = encoded.seal(record.position, hash);
             shared.storage.put_record(&mut batch, record.position, &value);
             if let Some((artifact, revision)) = revision(&record) {
                 shared.storage.put_revision(&mut batch, &artifact, revision);
@@ -63,10 +74,10 @@ fn commit(shared: &Shared, entries: Vec<Entry>) {
         )
     });
     match &outcome {
-        Ok(()) => publish(shared, written),
+        Ok(()) => publish(shared, written, hash),
         Err(reason) => {
             // First the queue, so that nobody who reads the answers below can append once more.
-            shared.sequencer.stop(reason);
+            sequencer.stop(reason);
             shared.progress.send_modify(|progress| progress.condition = Condition::Stopped);
         }
     }
@@ -74,10 +85,11 @@ fn commit(shared: &Shared, entries: Vec<Entry>) {
         // Who appended may not want to know.
         _ = done.send(outcome.clone());
     }
+    hash
 }
 
 /// Makes durable records visible: index and recent records first, then those who wait are woken.
-fn publish(shared: &Shared, written: Vec<(Arc<Record>, usize)>) {
+fn publish(shared: &Shared, written: Vec<(Arc<Record>, usize)>, hash: ChainHash) {
     let Some(last) = written.last().map(|(record, _)| record.position) else { return };
     {
         let mut index = shared.index_mut();
@@ -91,8 +103,12 @@ fn publish(shared: &Shared, written: Vec<(Arc<Record>, usize)>) {
             recent.push(record, bytes);
         }
     }
-    shared.storage.acknowledge(last);
-    shared.progress.send_modify(|progress| progress.last = last);
+    shared.storage.acknowledge(Place { position: last, hash });
+    shared.progress.send_modify(|progress| {
+        progress.last = last;
+        progress.hash = hash;
+    });
+    shared.keeper.reached(last);
 }
 
 fn header(record: &Record) -> Header<'_> {

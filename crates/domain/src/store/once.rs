@@ -111,8 +111,7 @@ impl Store {
                     events.into_iter().map(|event| draft(event, command, context)).collect();
                 let executed = self.foresee(&head, &drafts);
                 let receipt = answer(&executed).map(|answer| key.receipt(&answer));
-                let mut sequenced =
-                    self.shared.sequenced.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut sequenced = self.shared.states.sequenced();
                 let log = &self.shared.log;
                 let pending = log.append_with(drafts, &Expect::Any, receipt.clone())?;
                 if !executed.records.is_empty() {

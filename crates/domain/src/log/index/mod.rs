@@ -3,7 +3,7 @@
 //! A fold of the log in memory. Records are cut into segments in log order; inside of a segment they are sorted by
 //! time, and each tag, type and numeric field has the set of its records there. A query intersects these sets segment
 //! by segment: a range of time is a range of each segment, whatever timestamps clients gave. The newest records are in
-//! no segment yet; they are few and looked at one by one. `docs/decisions/0005` says why it is made like this.
+//! no segment yet; they are few and looked at one by one. `docs/decisions/0006` says why it is made like this.
 //!
 //! The index knows neither values nor facts, only numbers in values; and only durable records are put into it. A query
 //! takes a [`View`], which holds what it needs while the index goes on.
@@ -45,7 +45,7 @@ const TYPES: [&str; 7] =
     ["archive", "synchronisation", "event", "health", "metrics", "allocation", "workflow"];
 
 /// The fold. Records are inserted in the order of their positions.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Index {
     names: Names,
     segments: Arc<Vec<Arc<Segment>>>,
@@ -55,7 +55,7 @@ pub(super) struct Index {
 }
 
 /// The numbers that stand for tags, types and members of values.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 struct Names {
     /// Tags and types have numbers of their own each, out of one sequence.
     tags: HashMap<Box<str>, u32>,
@@ -116,19 +116,11 @@ impl Index {
     }
 
     /// There are no records up to `last`, where the next one would have stood: retention dropped them.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "for retention, which comes with the log's snapshots")
-    )]
     pub fn skip_to(&mut self, last: Position) {
         self.last = self.last.max(last.0);
     }
 
     /// Drops records that retention took away. They are neither found nor counted any more.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "for retention, which comes with the log's snapshots")
-    )]
     pub fn forget(&mut self, positions: impl IntoIterator<Item = Position>) {
         for Position(position) in positions {
             if self.tail.forget(position) {

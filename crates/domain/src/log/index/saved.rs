@@ -13,7 +13,6 @@ use std::sync::Arc;
 const VERSION: u8 = 1;
 const CHECKSUM_BYTES: usize = 4;
 
-#[cfg_attr(not(test), expect(dead_code, reason = "for the log's snapshots"))]
 impl Index {
     /// Everything, up to [`Index::last`].
     pub fn to_bytes(&self) -> Vec<u8> {

@@ -5,7 +5,7 @@ use super::{Instants, Key};
 use std::ops::Range;
 
 /// At most [`RECORDS_MAX`] records.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Tail {
     /// In the order of their positions.
     rows: Vec<Row>,
@@ -15,7 +15,7 @@ pub(super) struct Tail {
     numbers: Vec<(u32, f64)>,
 }
 
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 struct Row {
     key: Key,
     ids: Range<u32>,
