@@ -105,9 +105,8 @@ async fn delete(request: Request) -> Answer {
     if wishes.is_empty() {
         return Ok(HttpResponse::Accepted().finish());
     }
-    let reply = |state: &State| {
-        Ok(Reply::revised(StatusCode::ACCEPTED, request.revision(state, &key)?))
-    };
+    let reply =
+        |state: &State| Ok(Reply::revised(StatusCode::ACCEPTED, request.revision(state, &key)?));
     request.perform(&documents, wishes, false, reply).await
 }
 

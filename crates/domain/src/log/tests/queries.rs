@@ -93,7 +93,8 @@ proptest! {
 #[test]
 fn receipts_are_durable_with_their_records_and_alone() {
     let directory = tempfile::tempdir().unwrap();
-    let receipt = |key: u8, content: &[u8]| Some(Receipt { key: [key; 32], content: content.into() });
+    let receipt =
+        |key: u8, content: &[u8]| Some(Receipt { key: [key; 32], content: content.into() });
     let log = Log::open(directory.path()).unwrap();
     let pending = log.append_with(vec![draft(1)], &Expect::Any, receipt(1, b"one")).unwrap();
     pending.durable_blocking().unwrap();
