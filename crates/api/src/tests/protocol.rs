@@ -52,7 +52,7 @@ async fn paths_and_methods() {
     assert_eq!(head.headers["x-total-count"], "0");
     for path in [
         "/api/v1/slas",
-        "/api/v1/conditions/x",
+        "/api/v1/escalations/x",
         "/api/v1/sla",
         "/api/v1/breeds?expand_references=true",
     ] {

@@ -2,8 +2,9 @@
 //!
 //! Pure. It knows the proxy's concepts but not its syntax, and nothing of processes and sockets.
 
-use super::slots::Table;
-use crate::gateways::{Frontend, Protocol, RouteModel, Target};
+use super::acl::{Acl, Matcher};
+use super::slots::{Choice, Table};
+use crate::gateways::{Conditional, Frontend, Protocol, RouteModel, Target};
 use segue_domain::artifact::Sticky;
 use serde::Serialize;
 use sha1::{Digest, Sha1};
@@ -58,9 +59,25 @@ pub(super) struct Backend {
     pub(super) balance: Vec<String>,
     /// Which server takes which request; `None` where it can only be left to `balance`.
     pub(super) table: Option<Table>,
+    /// Whether the table says how all requests are spread, or only those that conditions choose.
+    pub(super) exact: bool,
+    /// Tests that the rules name.
+    pub(super) acls: Vec<Acl>,
+    /// Which requests choose their servers before all others, in the order in which they are tried.
+    pub(super) rules: Vec<Rule>,
     pub(super) cookie: bool,
     pub(super) rewrites: Vec<RewriteRule>,
     pub(super) servers: Vec<Server>,
+}
+
+/// A condition; what it chooses stands in the table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Rule {
+    /// From 1.
+    pub(super) number: usize,
+    pub(super) comment: String,
+    /// One of them has to hold; an empty one always does.
+    pub(super) lines: Vec<String>,
 }
 
 /// A path change, its condition split into words.
@@ -153,7 +170,7 @@ impl Model {
                 server.draining = false;
             }
             if let Some(table) = &mut backend.table {
-                table.slots.clear();
+                *table = table.emptied();
             }
         }
         structure
@@ -183,24 +200,16 @@ pub(super) fn refusal(gateway: &Frontend) -> Option<String> {
     if let Some(host) = gateway.virtual_hosts.iter().find(|host| !line(host)) {
         return Some(format!("virtual host {host:?} is empty or holds a control character"));
     }
+    if let Some(wish) = gateway.conditions.iter().find(|wish| condition_refusal(wish).is_some()) {
+        return Some(format!("route {:?}: its condition cannot be read", wish.path));
+    }
     for route in &gateway.routes {
         let path = &route.path;
         if !word(&route.lookup_name) {
             return Some(format!("route {path:?}: lookup name is not made of letters and digits"));
         }
-        if !line(&route.balance) || words(&route.balance).is_none_or(|words| words.is_empty()) {
-            return Some(format!("route {path:?}: balance {:?} cannot be read", route.balance));
-        }
-        for rewrite in &route.rewrites {
-            if !line(&rewrite.path)
-                || !line(&rewrite.condition)
-                || condition(&rewrite.condition).is_none()
-            {
-                return Some(format!(
-                    "route {path:?}: rewrite {:?} if {:?} cannot be read",
-                    rewrite.path, rewrite.condition
-                ));
-            }
+        if let Some(reason) = route_refusal(route) {
+            return Some(format!("route {path:?}: {reason}"));
         }
         for target in &route.targets {
             let host_is_valid = target.host.parse::<IpAddr>().is_ok()
@@ -218,6 +227,30 @@ pub(super) fn refusal(gateway: &Frontend) -> Option<String> {
         }
     }
     None
+}
+
+/// Why what `route` asks for cannot be expressed, if it cannot.
+pub(super) fn route_refusal(route: &RouteModel) -> Option<String> {
+    let line = |text: &str| !text.is_empty() && !text.chars().any(char::is_control);
+    if !line(&route.balance) || words(&route.balance).is_none_or(|words| words.is_empty()) {
+        return Some(format!("balance {:?} cannot be read", route.balance));
+    }
+    let is_bad = |rewrite: &&segue_domain::artifact::Rewrite| {
+        !line(&rewrite.path) || !line(&rewrite.condition) || condition(&rewrite.condition).is_none()
+    };
+    let bad = route.rewrites.iter().find(is_bad)?;
+    Some(format!("rewrite {:?} if {:?} cannot be read", bad.path, bad.condition))
+}
+
+/// Why a condition cannot be expressed, if it cannot.
+pub(super) fn condition_refusal(wish: &Conditional) -> Option<String> {
+    let text = wish.condition.text();
+    let is_plain = |matcher: &Matcher| {
+        let words = || matcher.acls.iter().flat_map(|acl| &acl.words);
+        words().all(|word| !word.chars().any(char::is_control))
+    };
+    let matcher = Matcher::of(&wish.condition).filter(is_plain);
+    matcher.is_none().then(|| format!("condition {text:?} cannot be read"))
 }
 
 /// The weight of one server of each route, such that routes share exactly as `(weight, number of servers)` say;
@@ -278,7 +311,8 @@ fn flat_weights(gateway: &Frontend) -> Option<Vec<u16>> {
                 && route.balance != "default"
                 && route.targets.len() > 1)
     };
-    if several && (gateway.sticky == Some(Sticky::Route) || gateway.routes.iter().any(own_rules)) {
+    // With one cookie a client whose instance is gone would lose its route, too.
+    if several && (gateway.sticky.is_some() || gateway.routes.iter().any(own_rules)) {
         return None;
     }
     // A target behind two routes could not be attributed to one of them.
@@ -303,28 +337,110 @@ fn one_level(gateway: &Frontend, weights: &[u16]) -> Backend {
     });
     let http = gateway.protocol == Protocol::Http;
     let cookie = gateway.sticky == Some(Sticky::Instance);
-    // A server that a table chose counts as one that a cookie chose: HAProxy would set no cookie.
-    let exact = http && !cookie && balance == ["roundrobin"];
+    let live = |route| distinct(route).filter(|target| !target.draining);
+    let names = |route| live(route).map(|target| target.lookup_name.as_str()).collect();
+    let turns = Turns::of(gateway, &balance, cookie, names);
     Backend {
         name: gateway.lookup_name.clone(),
         comment: gateway.name.clone(),
         http,
         balance,
-        table: exact.then(|| table(gateway)),
+        table: turns.table,
+        exact: turns.exact,
+        acls: turns.acls,
+        rules: turns.rules,
         cookie,
         rewrites,
         servers: servers.collect(),
     }
 }
 
-fn table(gateway: &Frontend) -> Table {
-    let servers = |route| {
-        let live = distinct(route).filter(|target| !target.draining);
-        live.map(|target| target.lookup_name.as_str()).collect()
-    };
-    let routes: Vec<(u32, Vec<&str>)> =
-        gateway.routes.iter().map(|route| (route.weight, servers(route))).collect();
-    Table::of(&gateway.lookup_name, &routes)
+/// What decides in a backend before HAProxy's own round robin does.
+#[derive(Default)]
+struct Turns {
+    table: Option<Table>,
+    exact: bool,
+    acls: Vec<Acl>,
+    rules: Vec<Rule>,
+}
+
+impl Turns {
+    /// For the backend of `gateway` that spreads by `balance`; `servers` names those of a route that take requests.
+    fn of<'a>(
+        gateway: &'a Frontend,
+        balance: &[String],
+        cookie: bool,
+        servers: impl Fn(&'a RouteModel) -> Vec<&'a str>,
+    ) -> Self {
+        if gateway.protocol == Protocol::Tcp {
+            return Self::default();
+        }
+        // A server that a table chose counts as one that a cookie chose: HAProxy would set no cookie.
+        let exact = !cookie && balance == ["roundrobin"];
+        let weighted =
+            |(index, weight): &(usize, u32)| Some((*weight, servers(gateway.routes.get(*index)?)));
+        let mut turns = Self { exact, ..Self::default() };
+        let mut choices = Vec::new();
+        for (wish, number) in gateway.conditions.iter().zip(1..) {
+            let ways: Vec<(u32, Vec<&str>)> = wish.ways.iter().filter_map(weighted).collect();
+            choices.push(Choice::of(wish.strength, &ways));
+            turns.add_rule(gateway, wish, number);
+        }
+        let all: Vec<(usize, u32)> =
+            gateway.routes.iter().map(|route| route.weight).enumerate().collect();
+        let routes: Vec<(u32, Vec<&str>)> = all.iter().filter_map(weighted).collect();
+        let mut table = if exact {
+            Table::of(&gateway.lookup_name, &routes)
+        } else {
+            Table::empty(&gateway.lookup_name)
+        };
+        if cookie {
+            table.bound = routes
+                .iter()
+                .flat_map(|(_, servers)| servers)
+                .map(|name| (*name).to_owned())
+                .collect();
+        }
+        table.choices = choices;
+        turns.table = (exact || cookie || !turns.rules.is_empty()).then_some(table);
+        turns
+    }
+
+    fn add_rule(&mut self, gateway: &Frontend, wish: &Conditional, number: usize) {
+        let matcher = Matcher::of(&wish.condition).expect("checked by `refusal`");
+        for acl in matcher.acls {
+            if !self.acls.contains(&acl) {
+                self.acls.push(acl);
+            }
+        }
+        let comment = format!("{}//{}", gateway.name, wish.path);
+        self.rules.push(Rule { number, comment, lines: matcher.lines });
+    }
+}
+
+/// The backend of a single route below a gateway's own.
+fn one_route(gateway: &Frontend, route: &RouteModel, comment: String) -> Backend {
+    let http = gateway.protocol == Protocol::Http;
+    let balance = balance(&route.balance, if http { "roundrobin" } else { "leastconn" });
+    let cookie = gateway.sticky == Some(Sticky::Instance);
+    let live = distinct(route).filter(|target| !target.draining);
+    let bound = live.map(|target| target.lookup_name.clone());
+    let table = Table { bound: bound.collect(), ..Table::empty(&route.lookup_name) };
+    Backend {
+        name: route.lookup_name.clone(),
+        http,
+        balance,
+        table: cookie.then_some(table),
+        exact: false,
+        acls: Vec::new(),
+        rules: Vec::new(),
+        cookie,
+        rewrites: rewrites(route),
+        servers: distinct(route)
+            .map(|target| server(target, 1, &format!("{comment} {}", target.name)))
+            .collect(),
+        comment,
+    }
 }
 
 fn two_levels(gateway: &Frontend, model: &mut Model) {
@@ -338,13 +454,20 @@ fn two_levels(gateway: &Frontend, model: &mut Model) {
         weight,
         draining: false,
     });
+    let balance = balance("default", default_balance(gateway));
+    let cookie = gateway.sticky.is_some();
+    let name = |route| if live(route) > 0 { vec![route.lookup_name.as_str()] } else { Vec::new() };
+    let turns = Turns::of(gateway, &balance, cookie, name);
     model.backends.push(Backend {
         name: gateway.lookup_name.clone(),
         comment: gateway.name.clone(),
         http,
-        balance: balance("default", default_balance(gateway)),
-        table: None,
-        cookie: gateway.sticky.is_some(),
+        balance,
+        table: turns.table,
+        exact: turns.exact,
+        acls: turns.acls,
+        rules: turns.rules,
+        cookie,
         rewrites: Vec::new(),
         servers: servers.collect(),
     });
@@ -357,18 +480,7 @@ fn two_levels(gateway: &Frontend, model: &mut Model) {
             port: None,
             http,
         });
-        model.backends.push(Backend {
-            name: route.lookup_name.clone(),
-            http,
-            balance: balance(&route.balance, if http { "roundrobin" } else { "leastconn" }),
-            table: None,
-            cookie: gateway.sticky == Some(Sticky::Instance),
-            rewrites: rewrites(route),
-            servers: distinct(route)
-                .map(|target| server(target, 1, &format!("{comment} {}", target.name)))
-                .collect(),
-            comment,
-        });
+        model.backends.push(one_route(gateway, route, comment));
     }
 }
 
@@ -377,7 +489,7 @@ fn socket(route: &RouteModel) -> String {
     format!("{}.sock", hash(&route.lookup_name))
 }
 
-fn hash(text: &str) -> String {
+pub(super) fn hash(text: &str) -> String {
     let digest = Sha1::digest(text.as_bytes());
     hex(&digest[..8])
 }
@@ -457,7 +569,7 @@ fn rewrites(route: &RouteModel) -> Vec<RewriteRule> {
 }
 
 /// The words of a raw ACL expression, in braces unless it has them already.
-fn condition(text: &str) -> Option<Vec<String>> {
+pub(super) fn condition(text: &str) -> Option<Vec<String>> {
     let mut words = words(text)?;
     if words.first()? != "{" {
         words.insert(0, "{".to_owned());

@@ -13,34 +13,79 @@ use std::fmt::Write;
 pub(super) const FOLDER: &str = "slots";
 /// The longest table; what takes a longer one is left to round robin.
 const PERIOD_MAX: u128 = 1000;
+/// The longest choice of a condition; with a longer one servers of one route share unevenly.
+const CHOICE_PERIOD_MAX: u128 = 5000;
+/// Stands in a choice for requests that are spread like all others.
+const LIKE_OTHERS: &str = "-";
 
 /// The table of one backend.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Table {
     /// The map file, relative to HAProxy's directory; also what a running HAProxy calls the map.
     pub(super) file: String,
     /// Names of servers in the order of requests; none for round robin.
     pub(super) slots: Vec<String>,
+    /// What the conditions choose, in their order.
+    pub(super) choices: Vec<Choice>,
+    /// Servers that a cookie may bind to, where cookies do.
+    pub(super) bound: Vec<String>,
+}
+
+/// Where requests go that match a condition, in the order of these requests.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct Choice {
+    /// Names of servers, and [`LIKE_OTHERS`]; none when there is no server.
+    slots: Vec<String>,
+    /// Whether it holds for clients, too, that a cookie binds: nothing was left to the turn.
+    firm: bool,
 }
 
 impl Table {
+    /// The table of the backend `name`, with nothing in it.
+    pub(super) fn empty(name: &str) -> Self {
+        Self { file: format!("{FOLDER}/{name}.map"), ..Self::default() }
+    }
+
     /// The table of the backend `name` for routes given as weight and servers that take requests.
     pub(super) fn of(name: &str, routes: &[(u32, Vec<&str>)]) -> Self {
         let slots = slots(routes).into_iter().map(str::to_owned).collect();
-        Self { file: format!("{FOLDER}/{name}.map"), slots }
+        Self { slots, ..Self::empty(name) }
+    }
+
+    /// The same without anything that changes at run time.
+    pub(super) fn emptied(&self) -> Self {
+        Self { file: self.file.clone(), ..Self::default() }
     }
 
     /// What tells this table, of this backend, from all others.
     pub(super) fn digest(&self) -> String {
-        format!("{}/{}", self.file, hex(&Sha1::digest(self.slots.join(" ").as_bytes())))
+        let content = self.content().join("\n");
+        format!("{}/{}", self.file, hex(&Sha1::digest(content.as_bytes())))
     }
 
     /// The lines of the map file, of which the last tells that all others are there.
     pub(super) fn lines(&self) -> Vec<String> {
+        let mut lines = self.content();
+        lines.push(format!("digest {}", self.digest()));
+        lines
+    }
+
+    /// Keys with a dot belong to the condition with the number before it, counted from 1.
+    fn content(&self) -> Vec<String> {
         let slots = self.slots.iter().enumerate().map(|(slot, server)| format!("{slot} {server}"));
         let mut lines: Vec<String> = slots.collect();
         lines.push(format!("period {}", self.slots.len()));
-        lines.push(format!("digest {}", self.digest()));
+        for (choice, number) in self.choices.iter().zip(1..) {
+            let slots = choice.slots.iter().enumerate();
+            lines.extend(slots.map(|(slot, server)| format!("{number}.{slot} {server}")));
+            if !choice.slots.is_empty() {
+                lines.push(format!("{number}.period {}", choice.slots.len()));
+            }
+            if choice.firm {
+                lines.push(format!("{number}.firm 1"));
+            }
+        }
+        lines.extend(self.bound.iter().map(|server| format!("{server} 1")));
         lines
     }
 
@@ -50,6 +95,42 @@ impl Table {
             writeln!(text, "{line}").expect("a text takes whatever is written to it");
             text
         })
+    }
+}
+
+impl Choice {
+    /// The choice that gives `strength` of a hundred requests to `ways`, given as weight and servers that take
+    /// requests.
+    pub(super) fn of(strength: u8, ways: &[(u32, Vec<&str>)]) -> Self {
+        let ways: Vec<&(u32, Vec<&str>)> =
+            ways.iter().filter(|(weight, servers)| *weight > 0 && !servers.is_empty()).collect();
+        let total: u128 = ways.iter().map(|(weight, _)| u128::from(*weight)).sum();
+        if total == 0 || strength == 0 {
+            return Self::default();
+        }
+        // Proportions that are too fine for a table are rounded, so that a round fits.
+        let parts = total.min(CHOICE_PERIOD_MAX / 100);
+        let part = |weight: u32| {
+            let part = (u128::from(weight) * parts / total).max(1);
+            u32::try_from(part).expect("at most the number of parts")
+        };
+        let given: u32 = ways.iter().map(|(weight, _)| part(*weight)).sum();
+        let (strength, rest) = (u32::from(strength), 100 - u32::from(strength));
+        let mut routes: Vec<(u32, &[&str])> = ways
+            .iter()
+            .map(|(weight, servers)| (part(*weight) * strength, servers.as_slice()))
+            .collect();
+        if rest > 0 {
+            routes.push((given * rest, &[LIKE_OTHERS]));
+        }
+        let (round, rounds) = lengths(&routes, CHOICE_PERIOD_MAX).unwrap_or_else(|| {
+            let divisor =
+                routes.iter().fold(0, |divisor, (weight, _)| gcd(divisor, (*weight).into()));
+            let round = routes.iter().map(|(weight, _)| u128::from(*weight) / divisor).sum();
+            (round, (CHOICE_PERIOD_MAX / round).max(1))
+        });
+        let slots = rotation(&routes, round, rounds);
+        Self { slots: slots.into_iter().map(str::to_owned).collect(), firm: rest == 0 }
     }
 }
 
@@ -64,13 +145,18 @@ fn slots<'a>(routes: &[(u32, Vec<&'a str>)]) -> Vec<&'a str> {
     if routes.iter().map(|(_, servers)| servers.len()).sum::<usize>() < 2 {
         return Vec::new();
     }
-    let Some((round, rounds)) = lengths(&routes) else { return Vec::new() };
+    let Some((round, rounds)) = lengths(&routes, PERIOD_MAX) else { return Vec::new() };
+    rotation(&routes, round, rounds)
+}
+
+/// So many `rounds` of smooth weighted round robin, each as long as the sum of the reduced weights.
+fn rotation<'a>(routes: &[(u32, &[&'a str])], round: u128, rounds: u128) -> Vec<&'a str> {
     let divisor = routes.iter().fold(0, |divisor, (weight, _)| gcd(divisor, u128::from(*weight)));
     let mut credits = vec![0_i128; routes.len()];
     let mut turns = vec![0_usize; routes.len()];
     let mut slots = Vec::new();
     for _ in 0..round * rounds {
-        for (credit, (weight, _)) in credits.iter_mut().zip(&routes) {
+        for (credit, (weight, _)) in credits.iter_mut().zip(routes) {
             *credit += (u128::from(*weight) / divisor).cast_signed();
         }
         let next = (0..routes.len())
@@ -85,7 +171,7 @@ fn slots<'a>(routes: &[(u32, Vec<&'a str>)]) -> Vec<&'a str> {
 }
 
 /// How long a round of the routes is, and how many of them it takes; `None` when that is too long.
-fn lengths(routes: &[(u32, &[&str])]) -> Option<(u128, u128)> {
+fn lengths(routes: &[(u32, &[&str])], limit: u128) -> Option<(u128, u128)> {
     let divisor = routes.iter().fold(0, |divisor, (weight, _)| gcd(divisor, u128::from(*weight)));
     let round: u128 = routes.iter().map(|(weight, _)| u128::from(*weight) / divisor).sum();
     let rounds = routes.iter().try_fold(1_u128, |rounds, (weight, servers)| {
@@ -93,9 +179,9 @@ fn lengths(routes: &[(u32, &[&str])]) -> Option<(u128, u128)> {
         let own = servers / gcd(servers, u128::from(*weight) / divisor);
         // Checked at each step: the product of the steps has no limit.
         let rounds = rounds / gcd(rounds, own) * own;
-        (rounds <= PERIOD_MAX).then_some(rounds)
+        (rounds <= limit).then_some(rounds)
     })?;
-    (round * rounds <= PERIOD_MAX).then_some((round, rounds))
+    (round * rounds <= limit).then_some((round, rounds))
 }
 
 fn gcd(a: u128, b: u128) -> u128 {
@@ -146,6 +232,31 @@ mod tests {
         assert_eq!(slots(&[(997, vec!["a", "b"]), (3, vec!["c"])]), [""; 0]);
         assert_eq!(slots(&[(997, vec!["a"]), (3, vec!["c"])]).len(), 1000);
         assert_eq!(slots(&[(u32::MAX, vec!["a"]), (1, vec!["c"])]), [""; 0]);
+    }
+
+    #[test]
+    fn choices_follow_their_strength() {
+        let choice = |strength, ways: &[(u32, Vec<&str>)]| Choice::of(strength, ways).slots;
+        assert_eq!(choice(100, &[(1, vec!["a"])]), ["a"]);
+        assert_eq!(choice(50, &[(1, vec!["a"])]), ["a", "-"]);
+        assert_eq!(choice(50, &[(1, vec!["a", "b"])]), ["a", "-", "b", "-"]);
+        assert_eq!(
+            choice(25, &[(7, vec!["a"]), (5, vec![]), (0, vec!["b"])]),
+            ["-", "a", "-", "-"]
+        );
+        assert_eq!(choice(0, &[(1, vec!["a"])]), [""; 0]);
+        assert_eq!(choice(50, &[(1, vec![])]), [""; 0]);
+        assert!(Choice::of(100, &[(1, vec!["a"])]).firm && !Choice::of(99, &[(1, vec!["a"])]).firm);
+        let many: Vec<String> = (0..97).map(|number| format!("s{number}")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        for (strength, ways) in
+            [(37, vec![(1, many)]), (33, vec![(999_983, vec!["a"]), (17, vec!["b"])])]
+        {
+            let slots = choice(strength, &ways);
+            let others = slots.iter().filter(|slot| *slot == LIKE_OTHERS).count();
+            assert!(slots.len() as u128 <= CHOICE_PERIOD_MAX + 100, "{}", slots.len());
+            assert_eq!(others * 100, slots.len() * usize::from(100 - strength));
+        }
     }
 
     #[test]

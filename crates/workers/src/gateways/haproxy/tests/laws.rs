@@ -104,7 +104,7 @@ async fn what_one_backend_cannot_say_takes_two_levels() {
         rendered(&stage.driver, &[gateway]).files.text.matches("send-proxy-v2").count()
     };
     assert_eq!(levels(&|_| {}), 0);
-    assert_eq!(levels(&|gateway| gateway.sticky = Some(Sticky::Instance)), 0);
+    assert_eq!(levels(&|gateway| gateway.sticky = Some(Sticky::Instance)), 2);
     assert_eq!(levels(&|gateway| gateway.sticky = Some(Sticky::Route)), 2);
     assert_eq!(levels(&|gateway| gateway.routes[0].balance = "leastconn".into()), 2);
     assert_eq!(levels(&|gateway| gateway.routes[1].balance = "leastconn".into()), 0);
