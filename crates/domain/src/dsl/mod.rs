@@ -21,6 +21,7 @@ mod representation;
 mod routes;
 mod scalar;
 mod scale;
+pub mod schema;
 mod spelling;
 #[cfg(test)]
 mod tests;

@@ -276,7 +276,7 @@ proptest! {
         prop_assert_eq!(Condition::parse(&text).map(|read| read.expression), Ok(expression));
     }
 
-    /// Shows: runtime 10.3, the reduction is logically equal to the original.
+    /// The reduction is logically equal to the original (runtime, 10.3).
     #[test]
     fn the_normal_form_of_few_tests_is_equal(expression in narrow_expression(5, 24)) {
         check_equal(&expression, 5)?;

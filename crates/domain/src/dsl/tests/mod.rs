@@ -8,6 +8,7 @@ mod events;
 mod gateways;
 mod generate;
 mod laws;
+mod schemas;
 mod tree;
 
 use super::{Node, Options, document};

@@ -7,8 +7,9 @@ use super::model::hash;
 use segue_domain::artifact::{Condition, Literal, Operand};
 use serde::Serialize;
 
-/// How many words HAProxy reads of the condition of one line; it takes 64 of the whole line.
-const WORDS_MAX: usize = 52;
+/// How many words of alternatives stand on a line. HAProxy takes 64 words of a line, and each alternative may get one
+/// more in front.
+const WORDS_MAX: usize = 36;
 
 /// A named test.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

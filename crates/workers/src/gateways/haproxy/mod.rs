@@ -44,6 +44,8 @@ use tokio::time::Instant;
 
 /// Names of targets by their lookup names: HAProxy only knows the latter.
 const NAMES_FILE: &str = "targets.json";
+/// How long a reload may take before it is asked for again: a master that is not done with the one before misses it.
+const RELOAD_AGAIN: Duration = Duration::from_secs(2);
 /// How often a starting or reloading HAProxy is asked whether it is there.
 const POLL: Duration = Duration::from_millis(10);
 
@@ -218,8 +220,15 @@ impl HaproxyDriver {
             _ => self.process.start().await?,
         };
         let deadline = Instant::now() + self.settings.start_timeout;
+        let mut again = Instant::now() + RELOAD_AGAIN;
         loop {
             let now = self.observe().await.unwrap_or_default();
+            let unchanged =
+                matches!((before, &now), (Some(before), Some(now)) if before.pid == now.pid);
+            if unchanged && Instant::now() > again {
+                self.process.reload(identity)?;
+                again = Instant::now() + RELOAD_AGAIN;
+            }
             if now.is_some_and(|now| {
                 now.structure == structure && before.is_none_or(|before| before.pid != now.pid)
             }) {

@@ -1,4 +1,5 @@
-//! Tables that say which server takes the next request, and the one after, so that shares are exact at all times.
+//! Tables that say who takes the next request, and the one after, so that shares are exact at all times: a server of a
+//! backend, or the backend of a route.
 //!
 //! HAProxy's own round robin finishes a cycle with its old weights before new ones are exact. A table is replaced as
 //! a whole instead, and a counter goes on through it. Where there is no table, or the server of a slot takes no
@@ -11,50 +12,74 @@ use std::fmt::Write;
 
 /// The folder of the map files, in HAProxy's directory.
 pub(super) const FOLDER: &str = "slots";
-/// The longest table; what takes a longer one is left to round robin.
-const PERIOD_MAX: u128 = 1000;
-/// The longest choice of a condition; with a longer one servers of one route share unevenly.
-const CHOICE_PERIOD_MAX: u128 = 5000;
-/// Stands in a choice for requests that are spread like all others.
+/// The longest table; what takes a longer one is left to round robin. A table of this length is replaced in about
+/// 50 ms.
+const PERIOD_MAX: u128 = 5000;
+
+/// Stands in a preference for requests that are spread like all others.
 const LIKE_OTHERS: &str = "-";
 
-/// The table of one backend.
+/// The table of one backend or frontend.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Table {
     /// The map file, relative to HAProxy's directory; also what a running HAProxy calls the map.
     pub(super) file: String,
-    /// Names of servers in the order of requests; none for round robin.
-    pub(super) slots: Vec<String>,
-    /// What the conditions choose, in their order.
-    pub(super) choices: Vec<Choice>,
-    /// Servers that a cookie may bind to, where cookies do.
-    pub(super) bound: Vec<String>,
+    /// Names of servers or backends in the order of requests; none for round robin.
+    slots: Vec<String>,
+    /// Names of those that a cookie may ask for.
+    kept: Vec<String>,
+    /// What the conditions prefer, in their order.
+    pub(super) preferences: Vec<Preference>,
 }
 
 /// Where requests go that match a condition, in the order of these requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(super) struct Choice {
-    /// Names of servers, and [`LIKE_OTHERS`]; none when there is no server.
+pub(super) struct Preference {
+    /// Names of servers or backends, and [`LIKE_OTHERS`]; none when there is nobody.
     slots: Vec<String>,
     /// Whether it holds for clients, too, that a cookie binds: nothing was left to the turn.
     firm: bool,
 }
 
 impl Table {
-    /// The table of the backend `name`, with nothing in it.
-    pub(super) fn empty(name: &str) -> Self {
-        Self { file: format!("{FOLDER}/{name}.map"), ..Self::default() }
-    }
-
     /// The table of the backend `name` for routes given as weight and servers that take requests.
     pub(super) fn of(name: &str, routes: &[(u32, Vec<&str>)]) -> Self {
-        let slots = slots(routes).into_iter().map(str::to_owned).collect();
-        Self { slots, ..Self::empty(name) }
+        let servers =
+            routes.iter().filter(|(weight, _)| *weight > 0).map(|(_, servers)| servers.len());
+        // One server alone takes everything anyway.
+        let slots = if servers.sum::<usize>() < 2 { Vec::new() } else { slots(routes) };
+        Self::with(name, slots, Vec::new())
     }
 
-    /// The same without anything that changes at run time.
-    pub(super) fn emptied(&self) -> Self {
-        Self { file: self.file.clone(), ..Self::default() }
+    /// The table of the frontend `name` for routes given as weight and backend.
+    pub(super) fn of_routes(name: &str, routes: &[(u32, Vec<&str>)]) -> Self {
+        Self::with(
+            name,
+            slots(routes),
+            routes.iter().flat_map(|(_, names)| names.clone()).collect(),
+        )
+    }
+
+    /// The table of the backend `name` where cookies bind to servers: those that may keep their clients.
+    pub(super) fn of_kept(name: &str, servers: Vec<&str>) -> Self {
+        Self::with(name, Vec::new(), servers)
+    }
+
+    fn with(name: &str, slots: Vec<&str>, kept: Vec<&str>) -> Self {
+        let owned = |names: Vec<&str>| names.into_iter().map(str::to_owned).collect();
+        Self {
+            file: format!("{FOLDER}/{name}.map"),
+            slots: owned(slots),
+            kept: owned(kept),
+            preferences: Vec::new(),
+        }
+    }
+
+    /// Drops all but the name.
+    pub(super) fn clear(&mut self) {
+        self.slots.clear();
+        self.kept.clear();
+        self.preferences.clear();
     }
 
     /// What tells this table, of this backend, from all others.
@@ -72,20 +97,21 @@ impl Table {
 
     /// Keys with a dot belong to the condition with the number before it, counted from 1.
     fn content(&self) -> Vec<String> {
-        let slots = self.slots.iter().enumerate().map(|(slot, server)| format!("{slot} {server}"));
-        let mut lines: Vec<String> = slots.collect();
+        let slots = self.slots.iter().enumerate().map(|(slot, name)| format!("{slot} {name}"));
+        // No cookie can name a slot: its key ends differently.
+        let kept = self.kept.iter().map(|name| format!("{name}@ {name}"));
+        let mut lines: Vec<String> = slots.chain(kept).collect();
         lines.push(format!("period {}", self.slots.len()));
-        for (choice, number) in self.choices.iter().zip(1..) {
-            let slots = choice.slots.iter().enumerate();
-            lines.extend(slots.map(|(slot, server)| format!("{number}.{slot} {server}")));
-            if !choice.slots.is_empty() {
-                lines.push(format!("{number}.period {}", choice.slots.len()));
+        for (preference, number) in self.preferences.iter().zip(1..) {
+            let slots = preference.slots.iter().enumerate();
+            lines.extend(slots.map(|(slot, name)| format!("{number}.{slot} {name}")));
+            if !preference.slots.is_empty() {
+                lines.push(format!("{number}.period {}", preference.slots.len()));
             }
-            if choice.firm {
+            if preference.firm {
                 lines.push(format!("{number}.firm 1"));
             }
         }
-        lines.extend(self.bound.iter().map(|server| format!("{server} 1")));
         lines
     }
 
@@ -98,18 +124,17 @@ impl Table {
     }
 }
 
-impl Choice {
-    /// The choice that gives `strength` of a hundred requests to `ways`, given as weight and servers that take
-    /// requests.
+impl Preference {
+    /// Gives `strength` of a hundred requests to `ways`, given as weight and names of those that take requests.
     pub(super) fn of(strength: u8, ways: &[(u32, Vec<&str>)]) -> Self {
         let ways: Vec<&(u32, Vec<&str>)> =
-            ways.iter().filter(|(weight, servers)| *weight > 0 && !servers.is_empty()).collect();
+            ways.iter().filter(|(weight, names)| *weight > 0 && !names.is_empty()).collect();
         let total: u128 = ways.iter().map(|(weight, _)| u128::from(*weight)).sum();
         if total == 0 || strength == 0 {
             return Self::default();
         }
         // Proportions that are too fine for a table are rounded, so that a round fits.
-        let parts = total.min(CHOICE_PERIOD_MAX / 100);
+        let parts = total.min(PERIOD_MAX / 100);
         let part = |weight: u32| {
             let part = (u128::from(weight) * parts / total).max(1);
             u32::try_from(part).expect("at most the number of parts")
@@ -118,16 +143,17 @@ impl Choice {
         let (strength, rest) = (u32::from(strength), 100 - u32::from(strength));
         let mut routes: Vec<(u32, &[&str])> = ways
             .iter()
-            .map(|(weight, servers)| (part(*weight) * strength, servers.as_slice()))
+            .map(|(weight, names)| (part(*weight) * strength, names.as_slice()))
             .collect();
         if rest > 0 {
             routes.push((given * rest, &[LIKE_OTHERS]));
         }
-        let (round, rounds) = lengths(&routes, CHOICE_PERIOD_MAX).unwrap_or_else(|| {
+        // Where even turns of all servers take too long a table, those of one route share unevenly.
+        let (round, rounds) = lengths(&routes).unwrap_or_else(|| {
             let divisor =
                 routes.iter().fold(0, |divisor, (weight, _)| gcd(divisor, (*weight).into()));
             let round = routes.iter().map(|(weight, _)| u128::from(*weight) / divisor).sum();
-            (round, (CHOICE_PERIOD_MAX / round).max(1))
+            (round, (PERIOD_MAX / round).max(1))
         });
         let slots = rotation(&routes, round, rounds);
         Self { slots: slots.into_iter().map(str::to_owned).collect(), firm: rest == 0 }
@@ -142,10 +168,10 @@ fn slots<'a>(routes: &[(u32, Vec<&'a str>)]) -> Vec<&'a str> {
         .filter(|(weight, servers)| *weight > 0 && !servers.is_empty())
         .map(|(weight, servers)| (*weight, servers.as_slice()))
         .collect();
-    if routes.iter().map(|(_, servers)| servers.len()).sum::<usize>() < 2 {
+    if routes.is_empty() {
         return Vec::new();
     }
-    let Some((round, rounds)) = lengths(&routes, PERIOD_MAX) else { return Vec::new() };
+    let Some((round, rounds)) = lengths(&routes) else { return Vec::new() };
     rotation(&routes, round, rounds)
 }
 
@@ -161,7 +187,7 @@ fn rotation<'a>(routes: &[(u32, &[&'a str])], round: u128, rounds: u128) -> Vec<
         }
         let next = (0..routes.len())
             .max_by_key(|route| (credits[*route], std::cmp::Reverse(*route)))
-            .expect("there is a route, since there are two servers");
+            .expect("there is a route");
         credits[next] -= round.cast_signed();
         let servers = routes[next].1;
         slots.push(servers[turns[next] % servers.len()]);
@@ -171,7 +197,7 @@ fn rotation<'a>(routes: &[(u32, &[&'a str])], round: u128, rounds: u128) -> Vec<
 }
 
 /// How long a round of the routes is, and how many of them it takes; `None` when that is too long.
-fn lengths(routes: &[(u32, &[&str])], limit: u128) -> Option<(u128, u128)> {
+fn lengths(routes: &[(u32, &[&str])]) -> Option<(u128, u128)> {
     let divisor = routes.iter().fold(0, |divisor, (weight, _)| gcd(divisor, u128::from(*weight)));
     let round: u128 = routes.iter().map(|(weight, _)| u128::from(*weight) / divisor).sum();
     let rounds = routes.iter().try_fold(1_u128, |rounds, (weight, servers)| {
@@ -179,9 +205,9 @@ fn lengths(routes: &[(u32, &[&str])], limit: u128) -> Option<(u128, u128)> {
         let own = servers / gcd(servers, u128::from(*weight) / divisor);
         // Checked at each step: the product of the steps has no limit.
         let rounds = rounds / gcd(rounds, own) * own;
-        (rounds <= limit).then_some(rounds)
+        (rounds <= PERIOD_MAX).then_some(rounds)
     })?;
-    (round * rounds <= limit).then_some((round, rounds))
+    (round * rounds <= PERIOD_MAX).then_some((round, rounds))
 }
 
 fn gcd(a: u128, b: u128) -> u128 {
@@ -228,33 +254,39 @@ mod tests {
     fn tables_have_a_limit_and_need_a_choice() {
         assert_eq!(slots(&[(80, vec!["a"]), (20, vec!["b"])]), ["a", "a", "b", "a", "a"]);
         assert_eq!(slots(&[(1, vec!["a", "b"]), (0, vec!["c"])]), ["a", "b"]);
-        assert_eq!(slots(&[(1, vec!["a"]), (0, vec!["c"]), (5, vec![])]), [""; 0]);
-        assert_eq!(slots(&[(997, vec!["a", "b"]), (3, vec!["c"])]), [""; 0]);
-        assert_eq!(slots(&[(997, vec!["a"]), (3, vec!["c"])]).len(), 1000);
+        assert_eq!(slots(&[(1, vec!["a"]), (0, vec!["c"]), (5, vec![])]), ["a"]);
+        assert_eq!(Table::of("g", &[(1, vec!["a"]), (0, vec!["c"])]).slots, [""; 0]);
+        assert_eq!(slots(&[(4997, vec!["a", "b"]), (3, vec!["c"])]), [""; 0]);
+        assert_eq!(slots(&[(4997, vec!["a"]), (3, vec!["c"])]).len(), 5000);
         assert_eq!(slots(&[(u32::MAX, vec!["a"]), (1, vec!["c"])]), [""; 0]);
     }
 
     #[test]
-    fn choices_follow_their_strength() {
-        let choice = |strength, ways: &[(u32, Vec<&str>)]| Choice::of(strength, ways).slots;
-        assert_eq!(choice(100, &[(1, vec!["a"])]), ["a"]);
-        assert_eq!(choice(50, &[(1, vec!["a"])]), ["a", "-"]);
-        assert_eq!(choice(50, &[(1, vec!["a", "b"])]), ["a", "-", "b", "-"]);
-        assert_eq!(
-            choice(25, &[(7, vec!["a"]), (5, vec![]), (0, vec!["b"])]),
-            ["-", "a", "-", "-"]
-        );
-        assert_eq!(choice(0, &[(1, vec!["a"])]), [""; 0]);
-        assert_eq!(choice(50, &[(1, vec![])]), [""; 0]);
-        assert!(Choice::of(100, &[(1, vec!["a"])]).firm && !Choice::of(99, &[(1, vec!["a"])]).firm);
+    fn the_table_of_a_frontend_names_what_cookies_may_ask_for() {
+        let table = Table::of_routes("g", &[(1, vec!["a"]), (0, vec!["b"])]);
+        let digest = table.digest();
+        assert_eq!(table.text(), format!("0 a\na@ a\nb@ b\nperiod 1\ndigest {digest}\n"));
+    }
+
+    #[test]
+    fn preferences_follow_their_strength() {
+        let slots = |strength, ways: &[(u32, Vec<&str>)]| Preference::of(strength, ways).slots;
+        assert_eq!(slots(100, &[(1, vec!["a"])]), ["a"]);
+        assert_eq!(slots(50, &[(1, vec!["a"])]), ["a", "-"]);
+        assert_eq!(slots(50, &[(1, vec!["a", "b"])]), ["a", "-", "b", "-"]);
+        assert_eq!(slots(25, &[(7, vec!["a"]), (5, vec![]), (0, vec!["b"])]), ["-", "a", "-", "-"]);
+        assert_eq!(slots(0, &[(1, vec!["a"])]), [""; 0]);
+        assert_eq!(slots(50, &[(1, vec![])]), [""; 0]);
+        let firm = |strength| Preference::of(strength, &[(1, vec!["a"])]).firm;
+        assert!(firm(100) && !firm(99));
         let many: Vec<String> = (0..97).map(|number| format!("s{number}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
         for (strength, ways) in
             [(37, vec![(1, many)]), (33, vec![(999_983, vec!["a"]), (17, vec!["b"])])]
         {
-            let slots = choice(strength, &ways);
+            let slots = slots(strength, &ways);
             let others = slots.iter().filter(|slot| *slot == LIKE_OTHERS).count();
-            assert!(slots.len() as u128 <= CHOICE_PERIOD_MAX + 100, "{}", slots.len());
+            assert!(slots.len() as u128 <= PERIOD_MAX + 100, "{}", slots.len());
             assert_eq!(others * 100, slots.len() * usize::from(100 - strength));
         }
     }

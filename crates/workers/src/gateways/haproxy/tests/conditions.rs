@@ -21,7 +21,7 @@ async fn window_with(port: u16, requests: usize, headers: &str) -> BTreeMap<Stri
     counts
 }
 
-/// Shows: runtime 10.1, the two choices are deterministic.
+/// The two choices are deterministic (runtime, 10.1).
 #[tokio::test]
 async fn strengths_are_exact_at_once_and_change_without_reload() {
     let (a, b) = (service("a").await, service("b").await);
@@ -141,7 +141,7 @@ async fn the_first_condition_that_matches_decides() {
 }
 
 #[tokio::test]
-async fn two_levels_have_conditions_too() {
+async fn routes_with_backends_have_conditions_too() {
     let (a, b) = (service("a").await, service("b").await);
     let stage = Stage::new();
     let port = free_port();
