@@ -11,6 +11,7 @@ use crate::upkeep;
 use actix_web::middleware::{Compress, from_fn};
 use actix_web::rt::net::TcpStream;
 use actix_web::{App, HttpServer, web};
+use segue_domain::command::Rules;
 use segue_domain::store::{OpenStoreError, Store};
 use segue_workers::Workers;
 use std::any::Any;
@@ -131,7 +132,9 @@ impl Serving {
 /// Replays the log, opens the drivers and starts the workers.
 async fn start(service: web::Data<Service>) -> Result<(), ServeError> {
     let settings = &service.config.settings;
-    let (directory, rules) = (settings.log_directory(), settings.rules());
+    let configuration = service.config.values();
+    let rules = Rules { configuration: configuration.clone(), ..settings.rules() };
+    let directory = settings.log_directory();
     let began = std::time::Instant::now();
     let store = tokio::task::spawn_blocking(move || Store::open(&directory, rules)).await;
     let store = store.map_err(|error| ServeError::Unexpected(error.to_string()))??;
@@ -154,6 +157,7 @@ async fn start(service: web::Data<Service>) -> Result<(), ServeError> {
             ready_for_undeployment: synchronisation.timeout.ready_for_undeployment.unless_zero(),
             drain: settings.operation.drain.0,
             network: settings.container_driver.network.clone(),
+            configuration,
             configuration_name: ("haproxy".to_owned(), version.clone()),
         },
     );

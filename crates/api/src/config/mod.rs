@@ -9,6 +9,7 @@ mod units;
 pub use layers::{Layer, Layers, Setting, flatten};
 pub use units::{ByteSize, Interval, PortRange};
 
+use segue_domain::artifact::value::ConfigurationValues;
 use segue_domain::artifact::{Argument, Cpu, Memory, Scale};
 use segue_domain::command::Rules;
 use segue_domain::event::is_event_type;
@@ -97,6 +98,23 @@ impl Config {
         }
         layers.finish()
     }
+
+    /// The values as references in artifacts find them, without secrets.
+    pub fn values(&self) -> ConfigurationValues {
+        let text = |(key, value): (String, Value)| match value {
+            _ if is_secret(&key) => None,
+            Value::String(text) => Some((key, text)),
+            Value::Number(_) | Value::Bool(_) => Some((key, value.to_string())),
+            Value::Null | Value::Array(_) | Value::Object(_) => None,
+        };
+        ConfigurationValues::new(flatten(&self.document).into_iter().filter_map(text))
+    }
+}
+
+/// Whether nobody is told the value of `key`.
+fn is_secret(key: &str) -> bool {
+    let key = key.to_ascii_lowercase();
+    ["password", "secret", "token", "credential"].iter().any(|word| key.contains(word))
 }
 
 /// All settings; the keys are explained in [`DEFAULTS`].
@@ -124,6 +142,7 @@ pub struct ApiSettings {
     pub workers: std::num::NonZeroUsize,
     pub response_timeout: Interval,
     pub strip_path_segments: usize,
+    pub legacy_clients: bool,
     pub max_body: ByteSize,
     pub requests_max: usize,
     pub legacy_clients: bool,
@@ -378,6 +397,7 @@ impl Settings {
             default_scale: Scale { cpu, memory, instances },
             default_arguments: self.operation.deployment.arguments.clone(),
             virtual_hosts_domain: hosts.enabled.then(|| hosts.domain.clone()),
+            configuration: ConfigurationValues::default(),
         }
     }
 

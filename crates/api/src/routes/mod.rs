@@ -106,9 +106,9 @@ type Wish = (ArtifactKey, Command);
 impl Request {
     /// How documents are read that `name`, the name in the path, belongs to.
     fn options(&self, name: Option<String>) -> Options {
-        let default_deployable_type =
-            self.service.config.settings.model.default_deployable_type.clone();
-        Options { name, default_deployable_type }
+        let settings = &self.service.config.settings;
+        let default_deployable_type = settings.model.default_deployable_type.clone();
+        Options { name, default_deployable_type, legacy_clients: settings.api.legacy_clients }
     }
 
     /// Carries out the wishes that `documents` make, one each, all or nothing, and answers with the artifacts.

@@ -302,6 +302,7 @@ pub(super) fn revision_key(artifact: &ArtifactKey) -> Vec<u8> {
     let letter = match artifact.kind {
         Kind::Blueprint => b'b',
         Kind::Breed => b'r',
+        Kind::Condition => b'c',
         Kind::Deployment => b'd',
         Kind::Gateway => b'g',
         Kind::Scale => b's',
@@ -315,6 +316,7 @@ pub(super) fn revision_artifact(key: &[u8]) -> Option<ArtifactKey> {
     let kind = match letter {
         b'b' => Kind::Blueprint,
         b'r' => Kind::Breed,
+        b'c' => Kind::Condition,
         b'd' => Kind::Deployment,
         b'g' => Kind::Gateway,
         b's' => Kind::Scale,
@@ -436,7 +438,7 @@ mod tests {
     fn keys_are_frozen() {
         assert_eq!(record_key(Position(258)), [0, 0, 0, 0, 0, 0, 1, 2]);
         let letters = Kind::ALL.map(|kind| revision_key(&ArtifactKey::new(kind, "n"))[0]);
-        assert_eq!(&letters, b"brdgs");
+        assert_eq!(&letters, b"brcdgs");
         for kind in Kind::ALL {
             let key = ArtifactKey::new(kind, "web:1.0");
             assert_eq!(revision_artifact(&revision_key(&key)), Some(key));
