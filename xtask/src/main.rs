@@ -2,6 +2,7 @@
 
 mod api;
 mod bench;
+mod conformance;
 mod demo;
 mod load;
 mod progress;
@@ -45,7 +46,9 @@ enum Task {
     Replay(Passed),
     /// Bring a store to the current format: `segue migrate`.
     Migrate(Passed),
-    /// Check what the compiler does not: layers, files, links.
+    /// Write which test shows which rule: docs/reference/conformance.md.
+    Conformance,
+    /// Check what the compiler does not: layers, files, links, conformance.
     Tidy,
 }
 
@@ -76,6 +79,7 @@ fn run(task: Task) -> Result<()> {
         Task::Bench(options) => bench::run(&Workspace::find()?, options),
         Task::Replay(passed) => pass_on(&Workspace::find()?, "replay", &passed),
         Task::Migrate(passed) => pass_on(&Workspace::find()?, "migrate", &passed),
+        Task::Conformance => conformance::run(&Workspace::find()?),
         Task::Tidy => tidy::run(&Workspace::find()?),
     }
 }

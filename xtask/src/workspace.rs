@@ -57,6 +57,26 @@ impl Workspace {
         &self.target
     }
 
+    /// What git tracks, and what it would track: new files count before they are committed. Paths from the root.
+    pub fn files(&self) -> Result<Vec<String>> {
+        let mut command = Command::new("git");
+        command.current_dir(&self.root).args([
+            "ls-files",
+            "-z",
+            "--cached",
+            "--others",
+            "--exclude-standard",
+        ]);
+        let output = command.output().context("git cannot be started; it lists the files")?;
+        ensure!(
+            output.status.success(),
+            "git failed: {}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+        let names = String::from_utf8(output.stdout).context("a file's name is not UTF-8")?;
+        Ok(names.split('\0').filter(|name| !name.is_empty()).map(str::to_owned).collect())
+    }
+
     /// What `cargo metadata --no-deps` says.
     pub fn metadata(&self) -> &Value {
         &self.metadata

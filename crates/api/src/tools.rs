@@ -3,7 +3,7 @@
 use crate::config::Settings;
 use crate::drivers::{self, DriverError};
 use segue_domain::event::Position;
-use segue_domain::log::{Log, OpenError, ReadError};
+use segue_domain::log::{Log, Migrated, OpenError, ReadError};
 use segue_domain::state::State;
 use segue_domain::store::replay;
 use segue_workers::containers::ContainerDriver;
@@ -79,15 +79,16 @@ pub fn fold(settings: &Settings, verify: bool) -> Result<String, ToolError> {
     Ok(format!("{position} {whole}"))
 }
 
-/// Brings the log to this release's format. There is only one so far.
+/// Brings the log to this release's format, and says what was done.
 pub fn migrate(settings: &Settings) -> Result<String, ToolError> {
-    let directory = settings.log_directory();
-    let log = open(&directory)?;
-    Ok(format!(
-        "{} holds {} records in format 1, the only one: nothing to do",
-        directory.display(),
-        log.last()
-    ))
+    let directory = existing(&settings.log_directory())?;
+    let Migrated { from, to, last } = segue_domain::log::migrate(&directory)?;
+    let directory = directory.display();
+    Ok(if from == to {
+        format!("{directory} holds {last} records in format {to}, the newest: nothing to do")
+    } else {
+        format!("{directory} holds {last} records, brought from format {from} to format {to}")
+    })
 }
 
 /// Ends what a service left running on purpose: its HAProxy and its process instances. Says what was ended.
@@ -102,10 +103,16 @@ pub async fn down(settings: &Settings) -> Result<String, ToolError> {
 }
 
 fn open(directory: &Path) -> Result<Log, ToolError> {
-    if !directory.is_dir() {
-        return Err(ToolError::NoLog(directory.to_owned()));
+    Ok(Log::open(&existing(directory)?)?)
+}
+
+/// Makes sure that no new log is made where there should be one.
+fn existing(directory: &Path) -> Result<PathBuf, ToolError> {
+    if directory.is_dir() {
+        Ok(directory.to_owned())
+    } else {
+        Err(ToolError::NoLog(directory.to_owned()))
     }
-    Ok(Log::open(directory)?)
 }
 
 fn fold_in_chunks(log: &Log) -> Result<State, ReadError> {

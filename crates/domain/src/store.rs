@@ -2,7 +2,7 @@
 //!
 //! Commands are decided one after another on the newest state, so that rules across artifacts hold. Appends are
 //! durable together: while one batch is being synced, the next commands are decided on what it will have made. What
-//! others see is only ever durable.
+//! others see is only ever durable. Opening starts from the newest snapshot of the state that belongs to the log.
 
 use crate::command::{Command, Context, Rules, decide};
 use crate::event::{Draft, Origin, Page, Position, Provenance, Query, Record};
@@ -12,10 +12,12 @@ use crate::state::State;
 use arc_swap::ArcSwap;
 use std::collections::VecDeque;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How many records are read at a time when the log is replayed.
-const REPLAY_RECORDS_MAX: usize = 4096;
+/// What the snapshots of the state are called in the log.
+pub const STATE_FOLD: &str = "state";
+/// Changes whenever `State::apply` or what a state consists of changes; another release builds its own anyway.
+const STATE_VERSION: u32 = 1;
 
 /// Log and state, in step.
 #[derive(Clone)]
@@ -28,9 +30,14 @@ struct Shared {
     rules: Rules,
     /// The fold of everything that has a position, durable or not.
     head: Mutex<State>,
+    states: Arc<States>,
+}
+
+/// The states that others see, and those that they will see. Knows no log, so that the log may hold it.
+struct States {
     /// The states after appends that were not durable when last looked at, oldest first.
     sequenced: Mutex<VecDeque<Arc<State>>>,
-    /// A fold of what is durable; [`Store::state`] brings it up to date. Nothing depends on the caller of `execute`
+    /// A fold of what is durable; [`States::at`] brings it up to date. Nothing depends on the caller of `execute`
     /// staying to hear its answer.
     durable: ArcSwap<State>,
 }
@@ -66,14 +73,19 @@ impl Store {
         Self::new(Log::in_memory()?, rules)
     }
 
-    /// Replays `log`.
+    /// Replays `log` from the newest snapshot on, and has snapshots of the state written from now on.
     pub fn new(log: Log, rules: Rules) -> Result<Self, OpenStoreError> {
-        let state = replay(&log)?;
+        let mut state = snapshot(&log).unwrap_or_default();
+        let newest = state.position();
+        fold(&log, &mut state)?;
         let durable = ArcSwap::from_pointee(state.clone());
-        let sequenced = Mutex::default();
-        Ok(Self {
-            shared: Arc::new(Shared { log, rules, head: Mutex::new(state), sequenced, durable }),
-        })
+        let states = Arc::new(States { sequenced: Mutex::default(), durable });
+        let source = Arc::clone(&states);
+        log.keep_snapshots(STATE_FOLD, &state_version(), newest, move |last| {
+            let state = source.at(last);
+            Some((state.position(), to_bytes(&state)))
+        });
+        Ok(Self { shared: Arc::new(Shared { log, rules, head: Mutex::new(state), states }) })
     }
 
     /// Decides `command`, appends its events as one atomic batch and answers once they are durable.
@@ -90,8 +102,7 @@ impl Store {
             }
             let drafts = events.into_iter().map(|event| draft(event, command, context)).collect();
             // Held over the append, so that whoever sees its records also finds the state that they make.
-            let mut sequenced =
-                self.shared.sequenced.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut sequenced = self.shared.states.sequenced();
             let pending = self.shared.log.append(drafts, &Expect::Any)?;
             for record in pending.records() {
                 head.apply(record);
@@ -117,19 +128,7 @@ impl Store {
 
     /// The state that everything durable makes.
     pub fn state(&self) -> Arc<State> {
-        let last = self.shared.log.last();
-        if self.shared.durable.load().position() < last {
-            let mut sequenced =
-                self.shared.sequenced.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut newest = None;
-            while sequenced.front().is_some_and(|state| state.position() <= last) {
-                newest = sequenced.pop_front();
-            }
-            if let Some(newest) = newest {
-                self.shared.durable.store(newest);
-            }
-        }
-        self.shared.durable.load_full()
+        self.shared.states.at(self.shared.log.last())
     }
 
     /// The rules that commands are decided by.
@@ -164,18 +163,56 @@ pub enum OpenStoreError {
     Read(#[from] ReadError),
 }
 
-/// Folds the whole of `log`.
+impl States {
+    /// The state when everything up to `last` is durable.
+    fn at(&self, last: Position) -> Arc<State> {
+        if self.durable.load().position() < last {
+            let mut sequenced = self.sequenced();
+            let mut newest = None;
+            while sequenced.front().is_some_and(|state| state.position() <= last) {
+                newest = sequenced.pop_front();
+            }
+            if let Some(newest) = newest {
+                self.durable.store(newest);
+            }
+        }
+        self.durable.load_full()
+    }
+
+    fn sequenced(&self) -> MutexGuard<'_, VecDeque<Arc<State>>> {
+        self.sequenced.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Folds the whole of `log`, without any snapshot.
 pub fn replay(log: &Log) -> Result<State, ReadError> {
     let mut state = State::default();
-    loop {
-        let records = log.read(state.position(), REPLAY_RECORDS_MAX)?;
-        if records.is_empty() {
-            return Ok(state);
-        }
-        for record in records {
-            state.apply(&record);
-        }
-    }
+    fold(log, &mut state)?;
+    Ok(state)
+}
+
+/// The newest snapshot of the state that belongs to `log`: a state that somebody saw when the log ended there.
+pub fn snapshot(log: &Log) -> Option<State> {
+    log.snapshot(STATE_FOLD, &state_version(), |position, bytes| {
+        let state: State = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+        let fits = state.position() == position;
+        fits.then_some(state).ok_or_else(|| "it is of another position".to_owned())
+    })
+}
+
+/// Applies what is in `log` after the position of `state`.
+pub fn fold(log: &Log, state: &mut State) -> Result<(), ReadError> {
+    let last = log.facts(state.position(), |record| state.apply(record))?;
+    state.pass(last);
+    Ok(())
+}
+
+fn to_bytes(state: &State) -> Vec<u8> {
+    serde_json::to_vec(state).expect("a state has text keys only and memory takes all bytes")
+}
+
+fn state_version() -> String {
+    format!("{STATE_VERSION}-{}", env!("CARGO_PKG_VERSION"))
 }
 
 fn draft(event: crate::event::Event, command: &Command, context: &Context) -> Draft {

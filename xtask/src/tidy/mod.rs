@@ -5,23 +5,24 @@ mod layers;
 mod links;
 mod sources;
 
+use crate::conformance;
 use crate::workspace::Workspace;
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Result, bail};
 use std::fmt;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 /// A rule that is broken somewhere. Printed as `file:line: sentence`.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
-struct Finding {
+pub struct Finding {
     file: String,
     line: usize,
     sentence: String,
 }
 
 impl Finding {
-    fn new(file: &str, line: usize, sentence: impl Into<String>) -> Self {
+    /// A finding at `line`, from 1, of `file`, a path from the root.
+    pub fn new(file: &str, line: usize, sentence: impl Into<String>) -> Self {
         Self { file: file.to_owned(), line, sentence: sentence.into() }
     }
 }
@@ -34,7 +35,7 @@ impl fmt::Display for Finding {
 
 /// Checks every file that git tracks, and the manifests.
 pub fn run(workspace: &Workspace) -> Result<()> {
-    let files = tracked(workspace.root())?;
+    let files = workspace.files()?;
     let mut findings = layers::check(workspace.metadata(), workspace.root())?;
     for file in &files {
         let path = workspace.root().join(file);
@@ -48,6 +49,7 @@ pub fn run(workspace: &Workspace) -> Result<()> {
                 .extend(links::check(file, &text, |target| workspace.root().join(target).exists()));
         }
     }
+    findings.extend(conformance::check(workspace)?);
     findings.sort();
     for finding in &findings {
         println!("{finding}");
@@ -57,24 +59,4 @@ pub fn run(workspace: &Workspace) -> Result<()> {
     }
     println!("tidy: {} files, nothing to say", files.len());
     Ok(())
-}
-
-/// What git tracks, and what it would track: new files count before they are committed.
-fn tracked(root: &Path) -> Result<Vec<String>> {
-    let mut command = Command::new("git");
-    command.current_dir(root).args([
-        "ls-files",
-        "-z",
-        "--cached",
-        "--others",
-        "--exclude-standard",
-    ]);
-    let output = command.output().context("git cannot be started; tidy checks what git tracks")?;
-    ensure!(
-        output.status.success(),
-        "git failed: {}",
-        String::from_utf8_lossy(&output.stderr).trim()
-    );
-    let names = String::from_utf8(output.stdout).context("a file's name is not UTF-8")?;
-    Ok(names.split('\0').filter(|name| !name.is_empty()).map(str::to_owned).collect())
 }

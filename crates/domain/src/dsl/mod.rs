@@ -20,6 +20,7 @@ mod representation;
 mod routes;
 mod scalar;
 mod scale;
+pub mod schema;
 #[cfg(test)]
 mod tests;
 mod tree;

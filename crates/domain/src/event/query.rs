@@ -53,6 +53,56 @@ pub struct Bound {
     pub inclusive: bool,
 }
 
+/// What is to be made of the events that answer a question, instead of listing them (wire, section 10.3).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Aggregator {
+    /// What is made of the numbers.
+    pub function: Function,
+    /// Which numbers: `value` is the value of the event, the name of an event type the value of events of that type,
+    /// anything else a member of the value.
+    pub field: String,
+}
+
+/// What is made of numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Function {
+    /// Their mean.
+    Average,
+    /// The least.
+    Min,
+    /// The greatest.
+    Max,
+    /// All of them together.
+    Sum,
+    /// How many events there are, with and without a number.
+    Count,
+}
+
+impl Function {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Average, Self::Min, Self::Max, Self::Sum, Self::Count];
+
+    /// The name that queries use.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Average => "average",
+            Self::Min => "min",
+            Self::Max => "max",
+            Self::Sum => "sum",
+            Self::Count => "count",
+        }
+    }
+}
+
+/// What an aggregation came to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Aggregate {
+    /// How many events there are.
+    Count(u64),
+    /// The number; none when there are no numbers to make it of.
+    Number(Option<f64>),
+}
+
 /// A page of records, newest first by timestamp, ties by position, and how many there are in all.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Page {

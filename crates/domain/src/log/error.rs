@@ -28,6 +28,18 @@ pub enum OpenError {
         /// The newest format that this release knows.
         known: u32,
     },
+    /// It was written by an older release, or its migration was interrupted.
+    #[error(
+        "the log in {directory} has format {found}, this release works with format {known}: make a backup, then run `segue migrate` on it; nothing was changed"
+    )]
+    OlderStore {
+        /// Where it is.
+        directory: PathBuf,
+        /// The format of the store; 1 also while its migration is under way.
+        found: u32,
+        /// The format that this release works with.
+        known: u32,
+    },
     /// The directory cannot be created or looked into.
     #[error(
         "the directory {directory} of the log cannot be used: {reason}; check the path and its permissions"

@@ -7,30 +7,41 @@
 //! a decision notices that the state moved on.
 //!
 //! Parts: `sequencer` gives positions, `writer` commits groups of appends, `storage` is RocksDB, `format` the
-//! frozen bytes, `index` answers queries, `recent` holds the newest records, `subscription` streams
-//! them, and `mark` notices a log that lost its end.
+//! frozen bytes, `chain` the hash over all of them, `migrate` brings older stores up to date, `index` answers queries, `recent` holds the newest records, `subscription` streams
+//! them, `snapshot` and `keeper` bound how much is read at opening, and `mark` notices a log that lost its end.
 //! The log knows neither commands nor state, and takes from a fact only which artifact it revises.
 
+mod chain;
 mod error;
 mod format;
 mod index;
+mod keeper;
 mod mark;
+mod migrate;
 mod recent;
 mod sequencer;
+mod snapshot;
 mod storage;
 mod subscription;
 #[cfg(test)]
 mod tests;
 mod writer;
 
+pub use chain::ChainHash;
 pub use error::{AppendError, OpenError, ReadError};
+pub use migrate::{Migrated, migrate};
 pub use subscription::Subscription;
 
 use crate::artifact::ArtifactKey;
-use crate::event::{Draft, Page, Position, Query, Record};
-use index::Index;
+use crate::event::{Aggregate, Aggregator, Draft, Function, Page, Position, Query, Record};
+use chain::Place;
+use format::Stored;
+use index::{Index, Tallied};
+use keeper::Keeper;
 use recent::Recent;
 use sequencer::{Outcome, Sequencer};
+use snapshot::{Fold, Snapshot, Snapshots};
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::JoinHandle;
@@ -99,6 +110,12 @@ impl Log {
         self.shared().progress.borrow().last
     }
 
+    /// The position of the last durable record and the hash of the log there.
+    pub fn head(&self) -> (Position, ChainHash) {
+        let progress = *self.shared().progress.borrow();
+        (progress.last, progress.hash)
+    }
+
     /// The position that the next append gets. Records before it may not be durable yet.
     pub fn next(&self) -> Position {
         self.shared().sequencer.next()
@@ -121,9 +138,61 @@ impl Log {
         self.shared().query(query, page, per_page)
     }
 
+    /// What `aggregator` makes of the durable records that match `query`.
+    pub fn aggregate(
+        &self,
+        query: &Query,
+        aggregator: &Aggregator,
+    ) -> Result<Aggregate, ReadError> {
+        self.shared().aggregate(query, aggregator)
+    }
+
     /// Durable records after `after`, then those that come: no gap, no duplicate, in order.
     pub fn subscribe(&self, after: Position) -> Subscription {
         Subscription::new(Arc::clone(&self.0.shared), after)
+    }
+
+    /// Hands every durable record after `after` that has a fact to `visit`, in order, and gives the position up to which
+    /// there are no more. Records without one are not even taken apart: that is what makes replaying fast.
+    pub fn facts(
+        &self,
+        after: Position,
+        visit: impl FnMut(&Record),
+    ) -> Result<Position, ReadError> {
+        self.shared().facts(after, visit)
+    }
+
+    /// The bytes of the newest snapshot of a fold that [`Log::keep_snapshots`] wrote, and the position that they are of;
+    /// `None` when there is none that belongs to this log and has this version, or when `read` cannot read it.
+    pub fn snapshot<T>(
+        &self,
+        name: &str,
+        version: &str,
+        read: impl Fn(Position, &[u8]) -> Result<T, String>,
+    ) -> Option<T> {
+        let fold = Fold { name: name.to_owned(), version: version.to_owned() };
+        self.shared().snapshot(&fold, read)
+    }
+
+    /// From now on, snapshots of a fold are written in the background, the last one when the log is closed. `source` is
+    /// given the position of the last durable record and answers with bytes and the position that they are of, at most
+    /// that one; it should not keep the log itself alive. `newest` is where the fold started from.
+    ///
+    /// `name` consists of small letters; `version` changes whenever the bytes or what the fold does change.
+    pub fn keep_snapshots(
+        &self,
+        name: &str,
+        version: &str,
+        newest: Position,
+        source: impl Fn(Position) -> Option<(Position, Vec<u8>)> + Send + 'static,
+    ) {
+        let fold = Fold { name: name.to_owned(), version: version.to_owned() };
+        self.shared().keeper.keep(fold, newest, Box::new(source));
+    }
+
+    /// What an operator should know and what was not worth refusing for, such as a dropped snapshot; each once.
+    pub fn take_notices(&self) -> Vec<String> {
+        self.shared().snapshots.take_notices()
     }
 
     /// Waits until the record at `position` is durable; an error when that cannot happen any more.
@@ -142,11 +211,21 @@ impl Log {
 
     fn start(storage: Storage) -> Result<Self, OpenError> {
         let shared = Arc::new(Shared::load(storage)?);
-        let writer = writer::start(Arc::clone(&shared)).map_err(|error| OpenError::Storage {
-            directory: shared.storage.directory().to_owned(),
-            reason: format!("the writer's thread cannot start: {error}"),
-        })?;
-        Ok(Self(Arc::new(Owner { shared, writer: Some(writer) })))
+        let failed =
+            |error| shared.storage.unwritable(format!("a thread of the log cannot start: {error}"));
+        // When the second does not start, the owner that is dropped ends the first.
+        let mut owner = Owner { shared: Arc::clone(&shared), writer: None, keeper: None };
+        owner.keeper = Some(keeper::start(Arc::clone(&shared)).map_err(failed)?);
+        let indexed = Arc::downgrade(&shared);
+        let source = move |_| {
+            let shared = indexed.upgrade()?;
+            // A copy, which shares its segments: the writer does not wait while the bytes are made.
+            let index = shared.index().clone();
+            Some((index.last(), index.to_bytes()))
+        };
+        shared.keeper.keep(index_fold(), shared.indexed, Box::new(source));
+        owner.writer = Some(writer::start(Arc::clone(&shared)).map_err(failed)?);
+        Ok(Self(Arc::new(owner)))
     }
 
     fn shared(&self) -> &Shared {
@@ -195,6 +274,7 @@ fn settle(
 struct Owner {
     shared: Arc<Shared>,
     writer: Option<JoinHandle<()>>,
+    keeper: Option<JoinHandle<()>>,
 }
 
 impl Drop for Owner {
@@ -203,6 +283,11 @@ impl Drop for Owner {
         if let Some(writer) = self.writer.take() {
             // A panic of the writer was told to everybody who waited.
             _ = writer.join();
+        }
+        self.shared.keeper.close();
+        if let Some(keeper) = self.keeper.take() {
+            // Without the last snapshots, opening takes longer and nothing is lost.
+            _ = keeper.join();
         }
     }
 }
@@ -213,14 +298,19 @@ struct Shared {
     sequencer: Sequencer,
     index: RwLock<Index>,
     recent: RwLock<Recent>,
+    snapshots: Snapshots,
+    keeper: Keeper,
+    /// Where the snapshot of the index was that the log was opened with.
+    indexed: Position,
     progress: watch::Sender<Progress>,
 }
 
 /// How far the log is.
 #[derive(Clone, Copy, Debug)]
 struct Progress {
-    /// The last durable position.
+    /// The last durable position, and the hash of the log there.
     last: Position,
+    hash: ChainHash,
     condition: Condition,
 }
 
@@ -234,22 +324,36 @@ enum Condition {
 }
 
 impl Shared {
-    /// Checks every record and builds the index.
+    /// Takes the newest snapshot of the index that fits, checks every record after it, and adds those to the index.
     fn load(storage: Storage) -> Result<Self, OpenError> {
-        let mut index = Index::default();
-        let scanned = storage.scan(|position, value| {
-            index.insert(&format::decode_header(position, value)?);
+        let unopened = |error| storage.unopened(error);
+        let snapshots = storage.snapshots();
+        let end = storage.last().map_err(unopened)?.map_or(Position::START, |(last, _)| last);
+        storage.check_length(end)?;
+        let generation = storage.generation().map_err(unopened)?;
+        let found = snapshots.newest(&index_fold(), |snapshot| {
+            if snapshot.generation != generation {
+                return Err("records were dropped since".to_owned());
+            }
+            let place = fitting(&storage, &snapshot)?;
+            let index = Index::from_bytes(&snapshot.payload)
+                .ok_or_else(|| "its index cannot be read".to_owned())?;
+            let fits = index.last() == place.position;
+            fits.then_some((place, index)).ok_or_else(|| "it ends elsewhere".to_owned())
+        });
+        let (place, mut index) = found.unwrap_or_default();
+        let walked = storage.walk(place, |position, stored| {
+            match stored {
+                Stored::Record(body) => index.insert(&body.header()?),
+                Stored::Gap(_) => index.skip_to(position),
+            }
             Ok(())
         });
-        let directory = storage.directory().to_owned();
-        scanned.map_err(|error| OpenError::Record { directory, error })?;
-        let (last, revisions) = (index.last(), storage.revisions()?);
-        let acknowledged = storage.acknowledged();
-        if acknowledged > last {
-            let reason =
-                format!("records up to {acknowledged} were acknowledged, but it ends at {last}");
-            return Err(storage.damaged(reason));
-        }
+        let Place { position: last, hash } = walked.map_err(unopened)?;
+        let keeper = Keeper::default();
+        keeper.due_after(place.position);
+        let revisions = storage.revisions()?;
+        storage.check_acknowledged()?;
         if let Some((artifact, revision)) = revisions.iter().find(|(_, revision)| **revision > last)
         {
             let reason = format!(
@@ -262,7 +366,10 @@ impl Shared {
             sequencer: Sequencer::new(last, revisions),
             index: RwLock::new(index),
             recent: RwLock::default(),
-            progress: watch::Sender::new(Progress { last, condition: Condition::Running }),
+            snapshots,
+            keeper,
+            indexed: place.position,
+            progress: watch::Sender::new(Progress { last, hash, condition: Condition::Running }),
         })
     }
 
@@ -280,17 +387,74 @@ impl Shared {
         recent.map_or_else(|| self.storage.read(after, last, limit, bytes_max), Ok)
     }
 
+    fn facts(
+        &self,
+        after: Position,
+        mut visit: impl FnMut(&Record),
+    ) -> Result<Position, ReadError> {
+        let last = self.progress.borrow().last;
+        let mut position = after;
+        self.storage.each(after, |key, value| {
+            let stored =
+                Stored::read(format::record_position(key).unwrap_or(position.next()), value)?;
+            position = chain::follows(position, key, &stored)?;
+            if let Stored::Record(body) = stored
+                && body.has_fact()?
+            {
+                visit(&body.record()?);
+            }
+            Ok(if position < last { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+        })?;
+        Ok(position)
+    }
+
+    fn snapshot<T>(
+        &self,
+        fold: &Fold,
+        read: impl Fn(Position, &[u8]) -> Result<T, String>,
+    ) -> Option<T> {
+        self.snapshots.newest(fold, |snapshot| {
+            let place = fitting(&self.storage, &snapshot)?;
+            read(place.position, &snapshot.payload)
+        })
+    }
+
     fn query(&self, query: &Query, page: u64, per_page: u64) -> Result<Page, ReadError> {
         let take = usize::try_from(per_page).ok().filter(|_| per_page <= PAGE_RECORDS_MAX);
         let take = take.ok_or(ReadError::PageTooLarge { per_page, max: PAGE_RECORDS_MAX })?;
         let skip = page.saturating_sub(1).saturating_mul(per_page);
-        let found = self.index().find(query, skip, take);
+        let view = self.index().view(query);
+        let found = view.find(skip, take);
         let recent: Option<Vec<_>> = {
             let recent = self.recent();
             found.positions.iter().map(|position| recent.get(*position)).collect()
         };
         let records = recent.map_or_else(|| self.storage.fetch(&found.positions), Ok)?;
         Ok(Page { records, total: found.total })
+    }
+
+    fn aggregate(&self, query: &Query, aggregator: &Aggregator) -> Result<Aggregate, ReadError> {
+        if aggregator.function == Function::Count {
+            let view = self.index().view(query);
+            return Ok(Aggregate::Count(view.count()));
+        }
+        let (view, member) = self.index().view_field(query, &aggregator.field);
+        let Tallied { mut tally, unread } = view.tally();
+        for positions in unread.chunks(READ_RECORDS_MAX) {
+            for record in self.storage.fetch(positions)? {
+                if let Some(number) = index::number_in(&record.event.value, member) {
+                    tally.add(number);
+                }
+            }
+        }
+        let some = |number: f64| (tally.count > 0).then_some(number);
+        Ok(Aggregate::Number(match aggregator.function {
+            Function::Min => some(tally.min),
+            Function::Max => some(tally.max),
+            Function::Average => some(tally.average()),
+            Function::Sum => Some(tally.sum()),
+            Function::Count => unreachable!("it was answered above"),
+        }))
     }
 
     fn index(&self) -> RwLockReadGuard<'_, Index> {
@@ -307,6 +471,22 @@ impl Shared {
 
     fn recent_mut(&self) -> RwLockWriteGuard<'_, Recent> {
         self.recent.write().expect(NEVER_POISONED)
+    }
+}
+
+/// The snapshots of the index. Another version of it, or another release, builds its own.
+fn index_fold() -> Fold {
+    Fold { name: "index".to_owned(), version: format!("2-{}", env!("CARGO_PKG_VERSION")) }
+}
+
+/// Where `snapshot` was taken, when the log still has the same hash there.
+fn fitting(storage: &Storage, snapshot: &Snapshot) -> Result<Place, String> {
+    let place = snapshot.place;
+    match storage.hash_at(place.position) {
+        Ok(Some(hash)) if hash == place.hash => Ok(place),
+        Ok(Some(_)) => Err("it is of another log".to_owned()),
+        Ok(None) => Err(format!("the log has no record at position {}", place.position)),
+        Err(error) => Err(error.to_string()),
     }
 }
 

@@ -7,11 +7,15 @@
 //! |---|---|---|---|
 //! | `r` | records | position | see [`super::format`] |
 //! | `m` | about the store | `format` | version of the store, 4 bytes, big-endian |
+//! | | | `generation` | how often retention dropped records, 8 bytes, big-endian; none is 0 |
+//! | | | `migration` | while one is under way: the format it comes from, 4 bytes, and the last position done, 8 bytes |
 //! | `v` | revisions: the position of the last record that moved it | letter of the kind, name | position, 8 bytes, big-endian |
 
+use super::chain::{ChainHash, Place, follows};
 use super::error::{OpenError, ReadError};
-use super::format::{decode, record_key, record_position, revision_artifact, revision_key};
-use super::mark::Mark;
+use super::format::{Stored, record_key, record_position, revision_artifact, revision_key};
+use super::mark::{Acknowledged, Mark};
+use super::snapshot::Snapshots;
 use crate::artifact::ArtifactKey;
 use crate::event::{Position, Record};
 use rocksdb::{
@@ -20,16 +24,19 @@ use rocksdb::{
     WriteOptions,
 };
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The newest format of a store that this release opens, and the one that it creates.
-pub(super) const STORE_FORMAT: u32 = 1;
+pub(super) const STORE_FORMAT: u32 = 2;
 
 const RECORDS: &str = "r";
 const META: &str = "m";
 const REVISIONS: &str = "v";
 const FORMAT_KEY: &[u8] = b"format";
+const MIGRATION_KEY: &[u8] = b"migration";
+const GENERATION_KEY: &[u8] = b"generation";
 
 /// Memory of one column family before it is flushed to a file; two may exist at a time.
 const RECORDS_BUFFER_BYTES: usize = 16 << 20;
@@ -49,7 +56,18 @@ pub(super) struct Storage {
     directory: PathBuf,
     /// None in memory and read-only.
     mark: Option<Mark>,
-    acknowledged: Position,
+    acknowledged: Option<Acknowledged>,
+}
+
+/// Which format a store has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    Is(u32),
+    /// A migration to the format after `from` was begun: records up to `done` have it already.
+    Migrating {
+        from: u32,
+        done: Position,
+    },
 }
 
 /// What one commit writes.
@@ -59,16 +77,28 @@ pub(super) struct Batch(WriteBatch);
 impl Storage {
     /// Opens the store in `directory`, which is created when it is missing.
     pub fn open(directory: &Path) -> Result<Self, OpenError> {
+        let storage = Self::open_any(directory)?;
+        match storage.format()? {
+            Format::Is(STORE_FORMAT) => Ok(storage),
+            Format::Is(found) | Format::Migrating { from: found, .. } => {
+                let (directory, known) = (directory.to_owned(), STORE_FORMAT);
+                Err(OpenError::OlderStore { directory, found, known })
+            }
+        }
+    }
+
+    /// The same for a store of any format that this release knows.
+    pub fn open_any(directory: &Path) -> Result<Self, OpenError> {
         std::fs::create_dir_all(directory).map_err(|error| unusable(directory, &error))?;
         let existing = column_families(directory)?;
         let database =
             DB::open_cf_descriptors(&database_options(), directory, descriptors(&existing))
                 .map_err(|error| refusal(directory, &error))?;
-        let mut storage = Self::prepare(database, directory)?;
+        let mut storage = Self::of(database, directory).prepare()?;
         let (mark, acknowledged) =
             Mark::open(directory).map_err(|error| unusable(directory, &error))?;
         storage.mark = Some(mark);
-        storage.acknowledged = acknowledged.unwrap_or_default();
+        storage.acknowledged = acknowledged;
         Ok(storage)
     }
 
@@ -80,7 +110,7 @@ impl Storage {
         options.set_env(&env);
         let database = DB::open_cf_descriptors(&options, directory, descriptors(&[]))
             .map_err(|error| refusal(directory, &error))?;
-        Self::prepare(database, directory)
+        Self::of(database, directory).prepare()
     }
 
     /// Opens a store whose writes RocksDB refuses: tests see a real write fail.
@@ -101,6 +131,11 @@ impl Storage {
         &self.directory
     }
 
+    /// The snapshots beside it; none in memory and read-only.
+    pub fn snapshots(&self) -> Snapshots {
+        self.mark.as_ref().map_or_else(Snapshots::default, |_| Snapshots::of(&self.directory))
+    }
+
     /// Writes `batch` whole or not at all; it is durable when this returns.
     pub fn commit(&self, batch: Batch) -> Result<(), String> {
         let mut options = WriteOptions::default();
@@ -108,16 +143,35 @@ impl Storage {
         self.database.write_opt(batch.0, &options).map_err(|error| error.to_string())
     }
 
-    /// Notes that records up to `position` are durable and about to be acknowledged.
-    pub fn acknowledge(&self, position: Position) {
+    /// Notes that records up to `place` are durable and about to be acknowledged.
+    pub fn acknowledge(&self, place: Place) {
         if let Some(mark) = &self.mark {
-            mark.set(position);
+            mark.set(place);
         }
     }
 
-    /// A position that was acknowledged before the store was opened: records up to there must exist.
-    pub fn acknowledged(&self) -> Position {
-        self.acknowledged
+    /// Makes sure that what was acknowledged before the store was opened is there; `last` is where it ends.
+    pub fn check_length(&self, last: Position) -> Result<(), OpenError> {
+        match self.acknowledged {
+            Some(Acknowledged { position, .. }) if position > last => Err(self.damaged(format!(
+                "records up to {position} were acknowledged, but it ends at {last}"
+            ))),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Makes sure that the hash of the log is the one that was acknowledged.
+    pub fn check_acknowledged(&self) -> Result<(), OpenError> {
+        let Some(Acknowledged { position, hash }) = self.acknowledged else { return Ok(()) };
+        let found = self.hash_at(position).map_err(|error| self.unopened(error))?;
+        match (hash, found) {
+            // What retention dropped is checked by the records after it.
+            (None, _) | (_, None) => Ok(()),
+            (Some(hash), Some(found)) if hash == found => Ok(()),
+            (Some(hash), Some(found)) => Err(self.damaged(format!(
+                "at position {position} its hash is {found}, but {hash} was acknowledged"
+            ))),
+        }
     }
 
     /// Adds a record to `batch`.
@@ -144,6 +198,52 @@ impl Storage {
         batch.0.put_cf(self.family(META), FORMAT_KEY, format.to_be_bytes());
     }
 
+    /// Adds how far a migration from format `from` is to `batch`; `None` when it is done.
+    pub fn put_migration(&self, batch: &mut Batch, under_way: Option<(u32, Position)>) {
+        match under_way {
+            Some((from, done)) => {
+                let value = [&from.to_be_bytes()[..], &record_key(done)].concat();
+                batch.0.put_cf(self.family(META), MIGRATION_KEY, value);
+            }
+            None => batch.0.delete_cf(self.family(META), MIGRATION_KEY),
+        }
+    }
+
+    /// How often retention dropped records.
+    pub fn generation(&self) -> Result<u64, ReadError> {
+        let value = self.database.get_cf(self.family(META), GENERATION_KEY);
+        let value = value.map_err(|error| unreadable(Position::START, &error))?;
+        let Some(value) = value else { return Ok(0) };
+        let bytes = value.as_slice().try_into().map_err(|_| ReadError::Damaged {
+            position: Position::START,
+            reason: "the generation of the store is unreadable".to_owned(),
+        })?;
+        Ok(u64::from_be_bytes(bytes))
+    }
+
+    /// The format of the store; newer ones are refused.
+    pub fn format(&self) -> Result<Format, OpenError> {
+        let failed = |error| refusal(&self.directory, &error);
+        let migration = self.database.get_cf(self.family(META), MIGRATION_KEY).map_err(failed)?;
+        if let Some(value) = migration {
+            let under_way = value.split_first_chunk().zip(value.get(4..).and_then(record_position));
+            let under_way = under_way.ok_or_else(|| self.damaged("its migration is unreadable"))?;
+            let ((from, _), done) = under_way;
+            return Ok(Format::Migrating { from: u32::from_be_bytes(*from), done });
+        }
+        let format = self.database.get_cf(self.family(META), FORMAT_KEY).map_err(failed)?;
+        let format = format.and_then(|bytes| <[u8; 4]>::try_from(bytes.as_slice()).ok());
+        let format = format.map(u32::from_be_bytes);
+        match format.ok_or_else(|| self.damaged("the format of the store is unreadable"))? {
+            0 => Err(self.damaged("the format of the store is 0")),
+            found @ 1..=STORE_FORMAT => Ok(Format::Is(found)),
+            found => {
+                let (directory, known) = (self.directory.clone(), STORE_FORMAT);
+                Err(OpenError::NewerStore { directory, found, known })
+            }
+        }
+    }
+
     /// The revisions of all artifacts.
     pub fn revisions(&self) -> Result<HashMap<ArtifactKey, Position>, OpenError> {
         let mut revisions = HashMap::new();
@@ -157,24 +257,66 @@ impl Storage {
         Ok(revisions)
     }
 
-    /// Hands every record to `visit`, from the first to the last, and makes sure that none is missing in between.
-    pub fn scan(
+    /// Hands what stands after `from` to `visit`, up to the end, and makes sure that nothing is missing in between and
+    /// that everything continues the hash chain. The answer is where it ends.
+    pub fn walk(
         &self,
-        mut visit: impl FnMut(Position, &[u8]) -> Result<(), ReadError>,
+        from: Place,
+        mut visit: impl FnMut(Position, &Stored<'_>) -> Result<(), ReadError>,
+    ) -> Result<Place, ReadError> {
+        let mut place = from;
+        self.each(from.position, |key, value| {
+            let position = record_position(key).unwrap_or_else(|| place.position.next());
+            let stored = Stored::read(position, value)?;
+            place.step(key, &stored)?;
+            visit(position, &stored).map(ControlFlow::Continue)
+        })?;
+        Ok(place)
+    }
+
+    /// Hands keys and bytes after `after` to `visit`, in order and unchecked, until it has enough.
+    pub fn each(
+        &self,
+        after: Position,
+        mut visit: impl FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>, ReadError>,
     ) -> Result<(), ReadError> {
         let mut options = ReadOptions::default();
         options.set_readahead_size(SCAN_READAHEAD_BYTES);
         options.fill_cache(false);
-        let mut position = Position::START;
-        for entry in
-            self.database.iterator_cf_opt(self.family(RECORDS), options, IteratorMode::Start)
-        {
-            position = position.next();
-            let (key, value) = entry.map_err(|error| unreadable(position, &error))?;
-            follows(position, &key)?;
-            visit(position, &value)?;
+        let mut entries = self.database.raw_iterator_cf_opt(self.family(RECORDS), options);
+        entries.seek(record_key(after.next()));
+        let mut last = after;
+        while let Some((key, value)) = entries.item() {
+            last = record_position(key).unwrap_or(last);
+            if visit(key, value)?.is_break() {
+                return Ok(());
+            }
+            entries.next();
         }
-        Ok(())
+        entries.status().map_err(|error| unreadable(last.next(), &error))
+    }
+
+    /// The position where the log ends, and the bytes there; none when it is empty.
+    pub fn last(&self) -> Result<Option<(Position, Vec<u8>)>, ReadError> {
+        let mut entries = self.database.raw_iterator_cf(self.family(RECORDS));
+        entries.seek_to_last();
+        entries.status().map_err(|error| unreadable(Position::START, &error))?;
+        let Some((key, value)) = entries.item() else { return Ok(None) };
+        let position = record_position(key).ok_or_else(|| ReadError::Damaged {
+            position: Position::START,
+            reason: "the last key is no position".to_owned(),
+        })?;
+        Ok(Some((position, value.to_vec())))
+    }
+
+    /// The hash of the log at `position`; `None` when no record stands there.
+    pub fn hash_at(&self, position: Position) -> Result<Option<ChainHash>, ReadError> {
+        if position == Position::START {
+            return Ok(Some(ChainHash::START));
+        }
+        let value = self.database.get_pinned_cf(self.family(RECORDS), record_key(position));
+        let value = value.map_err(|error| unreadable(position, &error))?;
+        value.map(|value| Ok(Stored::read(position, &value)?.hash())).transpose()
     }
 
     /// The records after `after` up to `last`: at most `limit`, and no more once `bytes_max` is reached.
@@ -187,17 +329,21 @@ impl Storage {
     ) -> Result<Vec<Arc<Record>>, ReadError> {
         let mut options = ReadOptions::default();
         options.set_iterate_upper_bound(record_key(last.next()));
-        let start = record_key(after.next());
-        let mode = IteratorMode::From(&start, rocksdb::Direction::Forward);
-        let mut entries = self.database.iterator_cf_opt(self.family(RECORDS), options, mode);
+        let mut entries = self.database.raw_iterator_cf_opt(self.family(RECORDS), options);
+        entries.seek(record_key(after.next()));
         let (mut records, mut bytes, mut position) = (Vec::new(), 0, after);
         while position < last && records.len() < limit && bytes < bytes_max {
-            position = position.next();
-            let entry = entries.next().ok_or(ReadError::Missing { position })?;
-            let (key, value) = entry.map_err(|error| unreadable(position, &error))?;
-            follows(position, &key)?;
-            bytes += value.len();
-            records.push(Arc::new(decode(position, &value)?));
+            let Some((key, value)) = entries.item() else {
+                entries.status().map_err(|error| unreadable(position.next(), &error))?;
+                return Err(ReadError::Missing { position: position.next() });
+            };
+            let stored = Stored::read(record_position(key).unwrap_or(position.next()), value)?;
+            position = follows(position, key, &stored)?;
+            if let Stored::Record(body) = stored {
+                bytes += value.len();
+                records.push(Arc::new(body.record()?));
+            }
+            entries.next();
         }
         Ok(records)
     }
@@ -207,10 +353,13 @@ impl Storage {
         let keys: Vec<_> = positions.iter().map(|position| record_key(*position)).collect();
         let values = self.database.batched_multi_get_cf(self.family(RECORDS), &keys, false);
         let record = |(position, value): (&Position, Result<Option<_>, rocksdb::Error>)| {
-            let value = value.map_err(|error| unreadable(*position, &error))?;
-            let value: rocksdb::DBPinnableSlice =
-                value.ok_or(ReadError::Missing { position: *position })?;
-            Ok(Arc::new(decode(*position, &value)?))
+            let position = *position;
+            let value = value.map_err(|error| unreadable(position, &error))?;
+            let value: rocksdb::DBPinnableSlice = value.ok_or(ReadError::Missing { position })?;
+            match Stored::read(position, &value)? {
+                Stored::Record(body) => Ok(Arc::new(body.record()?)),
+                Stored::Gap(_) => Err(ReadError::Missing { position }),
+            }
         };
         positions.iter().zip(values).map(record).collect()
     }
@@ -220,30 +369,26 @@ impl Storage {
         OpenError::Damaged { directory: self.directory.clone(), reason: reason.into() }
     }
 
-    fn of(database: DB, directory: &Path) -> Self {
-        Self {
-            database,
-            directory: directory.to_owned(),
-            mark: None,
-            acknowledged: Position::START,
-        }
+    /// Says that the store cannot be written.
+    pub fn unwritable(&self, reason: String) -> OpenError {
+        OpenError::Storage { directory: self.directory.clone(), reason }
     }
 
-    /// Checks the format of the store, and writes it into a new one.
-    fn prepare(database: DB, directory: &Path) -> Result<Self, OpenError> {
-        let storage = Self::of(database, directory);
-        let failed = |error| refusal(directory, &error);
-        let format = storage.database.get_cf(storage.family(META), FORMAT_KEY).map_err(failed)?;
-        let Some(format) = format else { return storage.initialise() };
-        let format = <[u8; 4]>::try_from(format.as_slice()).map(u32::from_be_bytes);
-        match format.map_err(|_| storage.damaged("the format of the store is unreadable"))? {
-            STORE_FORMAT => Ok(storage),
-            0 => Err(storage.damaged("the format of the store is 0")),
-            found => Err(OpenError::NewerStore {
-                directory: directory.to_owned(),
-                found,
-                known: STORE_FORMAT,
-            }),
+    /// Says that a record of the store cannot be read.
+    pub fn unopened(&self, error: ReadError) -> OpenError {
+        OpenError::Record { directory: self.directory.clone(), error }
+    }
+
+    fn of(database: DB, directory: &Path) -> Self {
+        Self { database, directory: directory.to_owned(), mark: None, acknowledged: None }
+    }
+
+    /// Writes the format into a new store.
+    fn prepare(self) -> Result<Self, OpenError> {
+        let format = self.database.get_cf(self.family(META), FORMAT_KEY);
+        match format.map_err(|error| refusal(&self.directory, &error))? {
+            Some(_) => self.format().map(|_| self),
+            None => self.initialise(),
         }
     }
 
@@ -256,10 +401,8 @@ impl Storage {
         drop(records);
         let mut batch = Batch::default();
         self.put_format(&mut batch, STORE_FORMAT);
-        match self.commit(batch) {
-            Ok(()) => Ok(self),
-            Err(reason) => Err(OpenError::Storage { directory: self.directory, reason }),
-        }
+        self.commit(batch).map_err(|reason| self.unwritable(reason))?;
+        Ok(self)
     }
 
     fn family(&self, name: &str) -> &ColumnFamily {
@@ -338,15 +481,6 @@ fn database_options() -> Options {
     options.set_max_log_file_size(INFO_LOG_BYTES);
     options.set_keep_log_file_num(INFO_LOG_FILES);
     options
-}
-
-/// Whether `key` is the key of the record at `position`, or one is missing.
-fn follows(position: Position, key: &[u8]) -> Result<(), ReadError> {
-    match record_position(key) {
-        Some(found) if found == position => Ok(()),
-        Some(_) => Err(ReadError::Missing { position }),
-        None => Err(ReadError::Damaged { position, reason: "its key is no position".to_owned() }),
-    }
 }
 
 fn unreadable(position: Position, error: &rocksdb::Error) -> ReadError {

@@ -1,6 +1,8 @@
 //! The log as its users see it: on disk, in memory, with many writers, and after damage.
 
 mod damage;
+pub(super) mod golden;
+mod snapshots;
 
 use super::storage::Storage;
 use super::*;
@@ -70,7 +72,32 @@ fn positions(records: &[Arc<Record>]) -> Vec<u64> {
     records.iter().map(|record| record.position.0).collect()
 }
 
-fn all(log: &Log) -> Vec<Arc<Record>> {
+/// A copy of the files in `directory`, with those of folders in it.
+pub(super) fn copy(directory: &Path) -> tempfile::TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    copy_to(directory, copy.path());
+    copy
+}
+
+fn copy_to(from: &Path, to: &Path) {
+    for entry in std::fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let to = to.join(path.file_name().unwrap());
+        if path.is_dir() {
+            std::fs::create_dir(&to).unwrap();
+            copy_to(&path, &to);
+        } else {
+            std::fs::copy(&path, to).unwrap();
+        }
+    }
+}
+
+/// A copy of a golden data directory.
+pub(super) fn fixture(name: &str) -> tempfile::TempDir {
+    copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name))
+}
+
+pub(super) fn all(log: &Log) -> Vec<Arc<Record>> {
     let mut records: Vec<Arc<Record>> = Vec::new();
     loop {
         let after = records.last().map_or(Position::START, |record| record.position);

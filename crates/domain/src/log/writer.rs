@@ -4,7 +4,9 @@
 //! them being delayed on purpose. After a failed commit nothing is written any more: what the disk holds is not known
 //! until the log is opened again.
 
+use super::chain::{ChainHash, Place};
 use super::format::{Header, record_key};
+use super::index::Numbers;
 use super::sequencer::{Entry, revision};
 use super::storage::Batch;
 use super::{Condition, Shared};
@@ -16,8 +18,9 @@ use std::thread::JoinHandle;
 pub(super) fn start(shared: Arc<Shared>) -> std::io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name("segue-log".to_owned()).spawn(move || {
         let ending = Ending(&shared);
+        let mut hash = shared.progress.borrow().hash;
         while let Some(entries) = shared.sequencer.take() {
-            commit(&shared, entries);
+            hash = commit(&shared, entries, hash);
         }
         drop(ending);
     })
@@ -35,13 +38,14 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// Writes `entries` as one batch and answers each.
-fn commit(shared: &Shared, entries: Vec<Entry>) {
+/// Writes `entries` as one batch and answers each. From `hash` before them to the hash after them.
+fn commit(shared: &Shared, entries: Vec<Entry>, mut hash: ChainHash) -> ChainHash {
     let mut batch = Batch::default();
     let (mut written, mut waiting) = (Vec::new(), Vec::with_capacity(entries.len()));
     for entry in entries {
         for (record, encoded) in entry.records.into_iter().zip(entry.encoded) {
-            let value = encoded.seal(record.position);
+            let value;
+            (value, hash) = encoded.seal(record.position, hash);
             shared.storage.put_record(&mut batch, record.position, &value);
             if let Some((artifact, revision)) = revision(&record) {
                 shared.storage.put_revision(&mut batch, &artifact, revision);
@@ -59,7 +63,7 @@ fn commit(shared: &Shared, entries: Vec<Entry>) {
         )
     });
     match &outcome {
-        Ok(()) => publish(shared, written),
+        Ok(()) => publish(shared, written, hash),
         Err(reason) => {
             // First the queue, so that nobody who reads the answers below can append once more.
             shared.sequencer.stop(reason);
@@ -70,10 +74,11 @@ fn commit(shared: &Shared, entries: Vec<Entry>) {
         // Who appended may not want to know.
         _ = done.send(outcome.clone());
     }
+    hash
 }
 
 /// Makes durable records visible: index and recent records first, then those who wait are woken.
-fn publish(shared: &Shared, written: Vec<(Arc<Record>, usize)>) {
+fn publish(shared: &Shared, written: Vec<(Arc<Record>, usize)>, hash: ChainHash) {
     let Some(last) = written.last().map(|(record, _)| record.position) else { return };
     {
         let mut index = shared.index_mut();
@@ -87,15 +92,19 @@ fn publish(shared: &Shared, written: Vec<(Arc<Record>, usize)>) {
             recent.push(record, bytes);
         }
     }
-    shared.storage.acknowledge(last);
-    shared.progress.send_modify(|progress| progress.last = last);
+    shared.storage.acknowledge(Place { position: last, hash });
+    shared.progress.send_modify(|progress| {
+        progress.last = last;
+        progress.hash = hash;
+    });
+    shared.keeper.reached(last);
 }
 
 fn header(record: &Record) -> Header<'_> {
     Header {
-        time: record.time.unix_timestamp_nanos(),
         timestamp: record.event.timestamp.unix_timestamp_nanos(),
         kind: &record.event.kind,
         tags: record.event.tags.as_slice().iter().map(String::as_str).collect(),
+        numbers: Numbers::of(&record.event.value),
     }
 }

@@ -3,11 +3,11 @@
 use super::State;
 use crate::artifact::{Gateway, GatewayName, Port};
 use crate::event::{GatewayFact, Position};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// A gateway, its revision, and what Segue found out about it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StoredGateway {
     /// The position of the last record that a user's write made.
     pub revision: Position,

@@ -13,13 +13,14 @@ pub use resolve::satisfying;
 use crate::artifact::{Blueprint, Breed, Deployment, Gateway, GatewayName, NamedScale};
 use crate::event::{Fact, Origin, Position, Record};
 use imbl::OrdMap;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
 use std::sync::Arc;
 
 /// The fold of the log up to [`State::position`].
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct State {
     position: Position,
     blueprints: OrdMap<String, Stored<Blueprint>>,
@@ -32,7 +33,7 @@ pub struct State {
 }
 
 /// An artifact and its revision.
-#[derive(Debug, PartialEq, Serialize)]
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stored<T> {
     /// The position of the last record that a user's write to the artifact made.
     pub revision: Position,
@@ -59,6 +60,11 @@ impl State {
             }
             (Origin::Service, None) | (Origin::External, _) => {}
         }
+    }
+
+    /// Notes that records up to `position` are applied: those without a fact change nothing but that.
+    pub fn pass(&mut self, position: Position) {
+        self.position = self.position.max(position);
     }
 
     /// The stored blueprints by name, as they were written; [`State::blueprint`] gives the breeds of today.

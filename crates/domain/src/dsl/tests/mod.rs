@@ -7,6 +7,7 @@ mod events;
 mod gateways;
 mod generate;
 mod laws;
+mod schemas;
 mod tree;
 
 use super::{Node, Options, document};

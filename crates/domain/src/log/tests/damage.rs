@@ -1,19 +1,9 @@
 //! What happens to files: torn ends, changed bytes, missing records, newer formats.
 
 use super::*;
-use crate::log::format::RECORD_FORMAT;
+use crate::log::format::{GAP_FORMAT, Gap, RECORD_FORMAT};
 use crate::log::storage::Batch;
 use std::path::PathBuf;
-
-/// A copy of the files of a log that is open and idle: what a killed process leaves behind.
-fn killed(directory: &Path) -> tempfile::TempDir {
-    let copy = tempfile::tempdir().unwrap();
-    for entry in std::fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
-        std::fs::copy(&path, copy.path().join(path.file_name().unwrap())).unwrap();
-    }
-    copy
-}
 
 /// The newest file that ends in `extension`.
 fn newest(directory: &Path, extension: &str) -> PathBuf {
@@ -32,7 +22,7 @@ fn a_killed_log_opens_with_all_that_was_acknowledged() {
     let directory = tempfile::tempdir().unwrap();
     let log = Log::open(directory.path()).unwrap();
     fill(&log, 20);
-    let copy = killed(directory.path());
+    let copy = copy(directory.path());
     assert_eq!(all(&Log::open(copy.path()).unwrap()), all(&log));
 }
 
@@ -45,7 +35,7 @@ fn a_torn_end_costs_only_what_was_not_acknowledged() {
     let mark = std::fs::read(directory.path().join("acknowledged")).unwrap();
     fill(&log, 1);
     for cut in [1, 2, 7, 30, 100] {
-        let copy = killed(directory.path());
+        let copy = copy(directory.path());
         change(&newest(copy.path(), "log"), |bytes| bytes.truncate(bytes.len() - cut));
         let lost = Log::open(copy.path()).unwrap_err().to_string();
         assert!(lost.contains("records up to 20 were acknowledged, but it ends at 19"), "{lost}");
@@ -64,7 +54,7 @@ fn a_changed_byte_in_the_write_ahead_log_is_noticed() {
     fill(&log, 3);
     let length = std::fs::metadata(newest(directory.path(), "log")).unwrap().len();
     for place in (0..usize::try_from(length).unwrap()).step_by(5) {
-        let copy = killed(directory.path());
+        let copy = copy(directory.path());
         change(&newest(copy.path(), "log"), |bytes| bytes[place] ^= 0x40);
         let refused = Log::open(copy.path()).expect_err("a changed byte is noticed");
         assert!(matches!(refused, OpenError::Damaged { .. }), "at {place}: {refused}");
@@ -107,12 +97,15 @@ fn what_the_log_never_writes_is_refused_with_a_sentence_that_helps() {
         assert_eq!(refused, sentence);
     };
     check(
-        &|storage, batch| storage.put_record(batch, Position(5), b"anything"),
+        &|storage, batch| {
+            let gap = Gap { first: Position(5), hash: ChainHash::START };
+            storage.put_record(batch, Position(5), &gap.seal(Position(5)));
+        },
         "the log in DIR cannot be opened: the record at position 4 is missing; restore the log from a backup",
     );
     check(
-        &|storage, batch| storage.put_record(batch, Position(4), &[RECORD_FORMAT + 1, 0, 0, 0, 0]),
-        "the log in DIR cannot be opened: the record at position 4 has format 2, this release knows formats up to 1: \
+        &|storage, batch| storage.put_record(batch, Position(4), &[GAP_FORMAT + 1, 0, 0, 0, 0]),
+        "the log in DIR cannot be opened: the record at position 4 has format 4, this release knows formats up to 3: \
          run a newer release of Segue",
     );
     check(
@@ -129,7 +122,7 @@ fn what_the_log_never_writes_is_refused_with_a_sentence_that_helps() {
     );
     check(
         &|storage, batch| storage.put_format(batch, 7),
-        "the log in DIR has format 7, this release knows formats up to 1: run a newer release of Segue on it; \
+        "the log in DIR has format 7, this release knows formats up to 2: run a newer release of Segue on it; \
          nothing was changed",
     );
 }

@@ -12,7 +12,7 @@ use std::fmt::Write;
 use std::net::IpAddr;
 
 /// The largest weight that HAProxy gives a server.
-pub(super) const WEIGHT_MAX: u128 = 256;
+pub(super) const WEIGHT_MAX: u16 = 256;
 
 /// Everything that HAProxy is to hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -27,26 +27,38 @@ pub(super) struct Model {
 pub(super) struct VirtualHosts {
     pub(super) bind: String,
     pub(super) port: u16,
-    pub(super) hosts: Vec<VirtualHost>,
+    /// Whether a gateway among them binds clients to routes.
+    pub(super) binds: bool,
 }
 
-/// A host name and the backend it leads to.
+/// A host name that leads to a gateway.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct VirtualHost {
     pub(super) acl: String,
     pub(super) host: String,
-    pub(super) backend: String,
 }
 
-/// A frontend with one way in and one backend, its own name's.
+/// The frontend of a gateway. What no choice leads elsewhere goes to the backend of the same name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Listener {
     pub(super) name: String,
     pub(super) comment: String,
     pub(super) bind: String,
-    /// The port of a gateway, also its numeric id, by which a running HAProxy tells its ports; `None` between levels.
-    pub(super) port: Option<u16>,
+    /// The port, also its numeric id, by which a running HAProxy tells its ports.
+    pub(super) port: u16,
     pub(super) http: bool,
+    pub(super) hosts: Vec<VirtualHost>,
+    /// How a request gets to the backend of its route; `None` where all routes share one backend.
+    pub(super) choice: Option<Choice>,
+}
+
+/// How a frontend chooses the backend of a route.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Choice {
+    /// Which backend takes which request.
+    pub(super) table: Table,
+    /// Whether a cookie with the gateway's name binds a client to the route it got.
+    pub(super) cookie: bool,
 }
 
 /// Servers, and how requests are spread over them.
@@ -87,8 +99,6 @@ pub(super) enum Address {
     Ip { ip: IpAddr, port: u16 },
     /// A host name, resolved when the file is loaded.
     Host { host: String, port: u16 },
-    /// The second level, on a socket in HAProxy's own directory.
-    Socket { file: String },
 }
 
 impl Address {
@@ -98,7 +108,6 @@ impl Address {
             Address::Ip { ip: IpAddr::V4(ip), port } => format!("{ip}:{port}"),
             Address::Ip { ip: IpAddr::V6(ip), port } => format!("ipv6@[{ip}]:{port}"),
             Address::Host { host, port } => format!("{host}:{port}"),
-            Address::Socket { file } => format!("unix@{file}"),
         }
     }
 }
@@ -117,26 +126,36 @@ impl Model {
         virtual_hosts_port: Option<u16>,
     ) -> Self {
         let mut model = Model { virtual_hosts: None, listeners: Vec::new(), backends: Vec::new() };
-        let hosts: Vec<VirtualHost> =
-            gateways.iter().flat_map(|gateway| virtual_hosts(gateway)).collect();
-        if let (Some(port), false) = (virtual_hosts_port, hosts.is_empty()) {
-            model.virtual_hosts =
-                Some(VirtualHosts { bind: bind(bind_address, port), port, hosts });
-        }
         for gateway in gateways {
-            model.listeners.push(Listener {
-                name: gateway.lookup_name.clone(),
-                comment: gateway.name.clone(),
-                bind: bind(bind_address, gateway.port),
-                port: Some(gateway.port),
-                http: gateway.protocol == Protocol::Http,
-            });
-            match flat_weights(gateway) {
-                Some(weights) => model.backends.push(one_level(gateway, &weights)),
-                None => two_levels(gateway, &mut model),
+            let mut listener = listener(gateway, bind_address);
+            if virtual_hosts_port.is_none() {
+                listener.hosts.clear();
             }
+            if is_flat(gateway) {
+                model.backends.push(flat(gateway));
+            } else {
+                listener.choice = Some(choice(gateway));
+                model.backends.extend(routed(gateway));
+            }
+            model.listeners.push(listener);
         }
+        let hosts = model.listeners.iter().any(|listener| !listener.hosts.is_empty());
+        let binds =
+            |listener: &Listener| listener.choice.as_ref().is_some_and(|choice| choice.cookie);
+        let binds = model.listeners.iter().any(binds);
+        model.virtual_hosts = virtual_hosts_port.filter(|_| hosts).map(|port| VirtualHosts {
+            bind: bind(bind_address, port),
+            port,
+            binds,
+        });
         model
+    }
+
+    /// The slot tables of all backends and frontends.
+    pub(super) fn tables(&self) -> impl Iterator<Item = &Table> {
+        let choices = self.listeners.iter().filter_map(|listener| listener.choice.as_ref());
+        let backends = self.backends.iter().filter_map(|backend| backend.table.as_ref());
+        choices.map(|choice| &choice.table).chain(backends)
     }
 
     /// What cannot change at run time: everything but servers that can be added and removed, and weights and states.
@@ -153,8 +172,12 @@ impl Model {
                 server.draining = false;
             }
             if let Some(table) = &mut backend.table {
-                table.slots.clear();
+                table.clear();
             }
+        }
+        for choice in structure.listeners.iter_mut().filter_map(|listener| listener.choice.as_mut())
+        {
+            choice.table.clear();
         }
         structure
     }
@@ -220,9 +243,27 @@ pub(super) fn refusal(gateway: &Frontend) -> Option<String> {
     None
 }
 
-/// The weight of one server of each route, such that routes share exactly as `(weight, number of servers)` say;
-/// `None` when that takes weights beyond HAProxy's limit.
-pub(super) fn shares(routes: &[(u32, usize)]) -> Option<Vec<u16>> {
+/// The weight of one server of each route, such that routes share as `(weight, number of servers)` say: exactly where
+/// that fits into HAProxy's limit, else as near as it allows, and never 0 for a share.
+pub(super) fn shares(routes: &[(u32, usize)]) -> Vec<u16> {
+    exact_shares(routes).unwrap_or_else(|| {
+        let counted = |&(weight, servers): &(u32, usize)| weight > 0 && servers > 0;
+        let wide = |&(weight, servers): &(u32, usize)| (u128::from(weight), servers as u128);
+        let routes: Vec<(u128, u128)> =
+            routes.iter().map(|route| if counted(route) { wide(route) } else { (0, 1) }).collect();
+        let by_share =
+            |left: &(u128, u128), right: &(u128, u128)| (left.0 * right.1).cmp(&(right.0 * left.1));
+        let (most, among) = routes.iter().copied().max_by(by_share).unwrap_or((1, 1));
+        let near = |(weight, servers): (u128, u128)| {
+            let (part, whole) = (weight * among * u128::from(WEIGHT_MAX), servers * most);
+            let near = ((part + whole / 2) / whole).max(u128::from(weight > 0));
+            u16::try_from(near).expect("no share is above the largest")
+        };
+        routes.into_iter().map(near).collect()
+    })
+}
+
+fn exact_shares(routes: &[(u32, usize)]) -> Option<Vec<u16>> {
     let counted = |&(weight, servers): &(u32, usize)| weight > 0 && servers > 0;
     let multiple = routes.iter().filter(|route| counted(route)).try_fold(
         1_u128,
@@ -244,61 +285,52 @@ pub(super) fn shares(routes: &[(u32, usize)]) -> Option<Vec<u16>> {
     let divisor = scaled.iter().copied().fold(0, greatest_common_divisor).max(1);
     scaled
         .into_iter()
-        .map(|weight| {
-            u16::try_from(weight / divisor).ok().filter(|weight| u128::from(*weight) <= WEIGHT_MAX)
-        })
+        .map(|weight| u16::try_from(weight / divisor).ok().filter(|weight| *weight <= WEIGHT_MAX))
         .collect()
-}
-
-/// Weights of whole routes: exact where they fit, else as near as HAProxy's weights allow, and never 0 for a share.
-fn route_weights(weights: &[u32]) -> Vec<u16> {
-    let routes: Vec<(u32, usize)> = weights.iter().map(|weight| (*weight, 1)).collect();
-    shares(&routes).unwrap_or_else(|| {
-        let largest = u128::from(weights.iter().copied().max().unwrap_or(1).max(1));
-        let near = |weight: u32| {
-            ((u128::from(weight) * WEIGHT_MAX + largest / 2) / largest).max(u128::from(weight > 0))
-        };
-        weights
-            .iter()
-            .map(|weight| u16::try_from(near(*weight)).expect("at most 256 by division"))
-            .collect()
-    })
 }
 
 fn greatest_common_divisor(a: u128, b: u128) -> u128 {
     if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
-/// The weights per route of one backend that holds all targets; `None` when it takes two levels.
-fn flat_weights(gateway: &Frontend) -> Option<Vec<u16>> {
-    let several = gateway.routes.len() > 1;
+/// Whether one backend holds all targets. It depends neither on weights nor on numbers of targets, so that no change of
+/// these needs a reload.
+fn is_flat(gateway: &Frontend) -> bool {
     let own_rules = |route: &RouteModel| {
         !route.rewrites.is_empty()
-            || (route.balance != default_balance(gateway)
-                && route.balance != "default"
-                && route.targets.len() > 1)
+            || (route.balance != default_balance(gateway) && route.balance != "default")
     };
+    let several = gateway.routes.len() > 1;
     if several && (gateway.sticky == Some(Sticky::Route) || gateway.routes.iter().any(own_rules)) {
-        return None;
+        return false;
     }
     // A target behind two routes could not be attributed to one of them.
     let mut names = BTreeSet::new();
-    if !gateway.routes.iter().flat_map(distinct).all(|target| names.insert(&target.lookup_name)) {
-        return None;
-    }
-    let routes: Vec<(u32, usize)> =
-        gateway.routes.iter().map(|route| (route.weight, live(route))).collect();
-    shares(&routes)
+    gateway.routes.iter().flat_map(distinct).all(|target| names.insert(&target.lookup_name))
 }
 
-fn one_level(gateway: &Frontend, weights: &[u16]) -> Backend {
+fn listener(gateway: &Frontend, bind_address: IpAddr) -> Listener {
+    Listener {
+        name: gateway.lookup_name.clone(),
+        comment: gateway.name.clone(),
+        bind: bind(bind_address, gateway.port),
+        port: gateway.port,
+        http: gateway.protocol == Protocol::Http,
+        hosts: virtual_hosts(gateway),
+        choice: None,
+    }
+}
+
+fn flat(gateway: &Frontend) -> Backend {
     let (balance, rewrites) = match gateway.routes.as_slice() {
         [route] => (balance(&route.balance, default_balance(gateway)), rewrites(route)),
         _ => (balance("default", default_balance(gateway)), Vec::new()),
     };
-    let servers = gateway.routes.iter().zip(weights).flat_map(|(route, weight)| {
-        distinct(route).map(|target| {
-            server(target, *weight, &format!("{}//{} {}", gateway.name, route.path, target.name))
+    let routes: Vec<(u32, usize)> =
+        gateway.routes.iter().map(|route| (route.weight, live(route))).collect();
+    let servers = gateway.routes.iter().zip(shares(&routes)).flat_map(|(route, weight)| {
+        distinct(route).map(move |target| {
+            server(target, weight, &format!("{}//{} {}", gateway.name, route.path, target.name))
         })
     });
     let http = gateway.protocol == Protocol::Http;
@@ -327,54 +359,50 @@ fn table(gateway: &Frontend) -> Table {
     Table::of(&gateway.lookup_name, &routes)
 }
 
-fn two_levels(gateway: &Frontend, model: &mut Model) {
+/// A route is chosen when one of its targets takes requests.
+fn choice(gateway: &Frontend) -> Choice {
+    let routes: Vec<(u32, Vec<&str>)> = gateway
+        .routes
+        .iter()
+        .filter(|route| live(route) > 0)
+        .map(|route| (route.weight, vec![route.lookup_name.as_str()]))
+        .collect();
+    Choice {
+        table: Table::of_routes(&gateway.lookup_name, &routes),
+        cookie: gateway.sticky.is_some(),
+    }
+}
+
+/// One backend for each route, and an empty one for requests that no route takes.
+fn routed(gateway: &Frontend) -> impl Iterator<Item = Backend> {
     let http = gateway.protocol == Protocol::Http;
-    let shares: Vec<u32> =
-        gateway.routes.iter().map(|route| if live(route) > 0 { route.weight } else { 0 }).collect();
-    let servers = gateway.routes.iter().zip(route_weights(&shares)).map(|(route, weight)| Server {
-        name: route.lookup_name.clone(),
-        comment: format!("{}//{}", gateway.name, route.path),
-        address: Address::Socket { file: socket(route) },
-        weight,
-        draining: false,
-    });
-    model.backends.push(Backend {
+    let none = Backend {
         name: gateway.lookup_name.clone(),
         comment: gateway.name.clone(),
         http,
         balance: balance("default", default_balance(gateway)),
         table: None,
-        cookie: gateway.sticky.is_some(),
+        cookie: false,
         rewrites: Vec::new(),
-        servers: servers.collect(),
-    });
-    for route in &gateway.routes {
+        servers: Vec::new(),
+    };
+    let of = move |route: &RouteModel| {
         let comment = format!("{}//{}", gateway.name, route.path);
-        model.listeners.push(Listener {
-            name: route.lookup_name.clone(),
-            comment: comment.clone(),
-            bind: format!("unix@{} mode 600 accept-proxy", socket(route)),
-            port: None,
-            http,
-        });
-        model.backends.push(Backend {
+        let servers = distinct(route)
+            .map(|target| server(target, 1, &format!("{comment} {}", target.name)))
+            .collect();
+        Backend {
             name: route.lookup_name.clone(),
             http,
             balance: balance(&route.balance, if http { "roundrobin" } else { "leastconn" }),
             table: None,
             cookie: gateway.sticky == Some(Sticky::Instance),
             rewrites: rewrites(route),
-            servers: distinct(route)
-                .map(|target| server(target, 1, &format!("{comment} {}", target.name)))
-                .collect(),
+            servers,
             comment,
-        });
-    }
-}
-
-/// Short, since the path of a socket is limited to about a hundred bytes.
-fn socket(route: &RouteModel) -> String {
-    format!("{}.sock", hash(&route.lookup_name))
+        }
+    };
+    std::iter::once(none).chain(gateway.routes.iter().map(of))
 }
 
 fn hash(text: &str) -> String {
@@ -396,7 +424,6 @@ fn virtual_hosts(gateway: &Frontend) -> Vec<VirtualHost> {
     let of = |host: &String| VirtualHost {
         acl: hash(&format!("hdr(host) -i {host}0000")),
         host: host.clone(),
-        backend: gateway.lookup_name.clone(),
     };
     gateway.virtual_hosts.iter().map(of).collect()
 }

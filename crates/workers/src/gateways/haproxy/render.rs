@@ -5,7 +5,6 @@
 
 use super::keeper::Files;
 use super::model::{Model, hex};
-use super::slots::Table;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
 use minijinja::{Environment, Value};
@@ -35,8 +34,7 @@ pub(super) struct Rendered {
 pub(super) fn render(model: &Model, base: &Base) -> Rendered {
     let fixed = text(&model.structure(), base, "");
     let structure = hex(&Sha1::digest(fixed.as_bytes()));
-    let tables = model.backends.iter().filter_map(|backend| backend.table.as_ref());
-    let maps = tables.map(|table: &Table| (table.file.clone(), table.text())).collect();
+    let maps = model.tables().map(|table| (table.file.clone(), table.text())).collect();
     Rendered { files: Files { text: text(model, base, &structure), maps }, structure }
 }
 

@@ -1,4 +1,5 @@
-//! Tables that say which server takes the next request, and the one after, so that shares are exact at all times.
+//! Tables that say who takes the next request, and the one after, so that shares are exact at all times: a server of a
+//! backend, or the backend of a route.
 //!
 //! HAProxy's own round robin finishes a cycle with its old weights before new ones are exact. A table is replaced as
 //! a whole instead, and a counter goes on through it. Where there is no table, or the server of a slot takes no
@@ -11,34 +12,63 @@ use std::fmt::Write;
 
 /// The folder of the map files, in HAProxy's directory.
 pub(super) const FOLDER: &str = "slots";
-/// The longest table; what takes a longer one is left to round robin.
-const PERIOD_MAX: u128 = 1000;
+/// The longest table; what takes a longer one is left to round robin. A table of this length is replaced in about
+/// 50 ms.
+const PERIOD_MAX: u128 = 5000;
 
-/// The table of one backend.
+/// The table of one backend or frontend.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Table {
     /// The map file, relative to HAProxy's directory; also what a running HAProxy calls the map.
     pub(super) file: String,
-    /// Names of servers in the order of requests; none for round robin.
-    pub(super) slots: Vec<String>,
+    /// Names of servers or backends in the order of requests; none for round robin.
+    slots: Vec<String>,
+    /// Names of those that a cookie may ask for.
+    kept: Vec<String>,
 }
 
 impl Table {
     /// The table of the backend `name` for routes given as weight and servers that take requests.
     pub(super) fn of(name: &str, routes: &[(u32, Vec<&str>)]) -> Self {
-        let slots = slots(routes).into_iter().map(str::to_owned).collect();
-        Self { file: format!("{FOLDER}/{name}.map"), slots }
+        let servers =
+            routes.iter().filter(|(weight, _)| *weight > 0).map(|(_, servers)| servers.len());
+        // One server alone takes everything anyway.
+        let slots = if servers.sum::<usize>() < 2 { Vec::new() } else { slots(routes) };
+        Self::with(name, slots, Vec::new())
+    }
+
+    /// The table of the frontend `name` for routes given as weight and backend.
+    pub(super) fn of_routes(name: &str, routes: &[(u32, Vec<&str>)]) -> Self {
+        Self::with(
+            name,
+            slots(routes),
+            routes.iter().flat_map(|(_, names)| names.clone()).collect(),
+        )
+    }
+
+    fn with(name: &str, slots: Vec<&str>, kept: Vec<&str>) -> Self {
+        let owned = |names: Vec<&str>| names.into_iter().map(str::to_owned).collect();
+        Self { file: format!("{FOLDER}/{name}.map"), slots: owned(slots), kept: owned(kept) }
+    }
+
+    /// Drops all but the name.
+    pub(super) fn clear(&mut self) {
+        self.slots.clear();
+        self.kept.clear();
     }
 
     /// What tells this table, of this backend, from all others.
     pub(super) fn digest(&self) -> String {
-        format!("{}/{}", self.file, hex(&Sha1::digest(self.slots.join(" ").as_bytes())))
+        let names = [self.slots.join(" "), self.kept.join(" ")].join("\n");
+        format!("{}/{}", self.file, hex(&Sha1::digest(names.as_bytes())))
     }
 
     /// The lines of the map file, of which the last tells that all others are there.
     pub(super) fn lines(&self) -> Vec<String> {
-        let slots = self.slots.iter().enumerate().map(|(slot, server)| format!("{slot} {server}"));
-        let mut lines: Vec<String> = slots.collect();
+        let slots = self.slots.iter().enumerate().map(|(slot, name)| format!("{slot} {name}"));
+        // No cookie can name a slot: its key ends differently.
+        let kept = self.kept.iter().map(|name| format!("{name}@ {name}"));
+        let mut lines: Vec<String> = slots.chain(kept).collect();
         lines.push(format!("period {}", self.slots.len()));
         lines.push(format!("digest {}", self.digest()));
         lines
@@ -61,7 +91,7 @@ fn slots<'a>(routes: &[(u32, Vec<&'a str>)]) -> Vec<&'a str> {
         .filter(|(weight, servers)| *weight > 0 && !servers.is_empty())
         .map(|(weight, servers)| (*weight, servers.as_slice()))
         .collect();
-    if routes.iter().map(|(_, servers)| servers.len()).sum::<usize>() < 2 {
+    if routes.is_empty() {
         return Vec::new();
     }
     let Some((round, rounds)) = lengths(&routes) else { return Vec::new() };
@@ -75,7 +105,7 @@ fn slots<'a>(routes: &[(u32, Vec<&'a str>)]) -> Vec<&'a str> {
         }
         let next = (0..routes.len())
             .max_by_key(|route| (credits[*route], std::cmp::Reverse(*route)))
-            .expect("there is a route, since there are two servers");
+            .expect("there is a route");
         credits[next] -= round.cast_signed();
         let servers = routes[next].1;
         slots.push(servers[turns[next] % servers.len()]);
@@ -142,10 +172,18 @@ mod tests {
     fn tables_have_a_limit_and_need_a_choice() {
         assert_eq!(slots(&[(80, vec!["a"]), (20, vec!["b"])]), ["a", "a", "b", "a", "a"]);
         assert_eq!(slots(&[(1, vec!["a", "b"]), (0, vec!["c"])]), ["a", "b"]);
-        assert_eq!(slots(&[(1, vec!["a"]), (0, vec!["c"]), (5, vec![])]), [""; 0]);
-        assert_eq!(slots(&[(997, vec!["a", "b"]), (3, vec!["c"])]), [""; 0]);
-        assert_eq!(slots(&[(997, vec!["a"]), (3, vec!["c"])]).len(), 1000);
+        assert_eq!(slots(&[(1, vec!["a"]), (0, vec!["c"]), (5, vec![])]), ["a"]);
+        assert_eq!(Table::of("g", &[(1, vec!["a"]), (0, vec!["c"])]).slots, [""; 0]);
+        assert_eq!(slots(&[(4997, vec!["a", "b"]), (3, vec!["c"])]), [""; 0]);
+        assert_eq!(slots(&[(4997, vec!["a"]), (3, vec!["c"])]).len(), 5000);
         assert_eq!(slots(&[(u32::MAX, vec!["a"]), (1, vec!["c"])]), [""; 0]);
+    }
+
+    #[test]
+    fn the_table_of_a_frontend_names_what_cookies_may_ask_for() {
+        let table = Table::of_routes("g", &[(1, vec!["a"]), (0, vec!["b"])]);
+        let digest = table.digest();
+        assert_eq!(table.text(), format!("0 a\na@ a\nb@ b\nperiod 1\ndigest {digest}\n"));
     }
 
     #[test]

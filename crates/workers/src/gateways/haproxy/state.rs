@@ -149,8 +149,7 @@ impl Plan {
 
 /// The question which tables of `model` are held; its answer is for [`plan`].
 pub(super) fn tables_question(model: &Model) -> Vec<String> {
-    let tables = model.backends.iter().filter_map(|backend| backend.table.as_ref());
-    tables.map(|table| format!("get map {} digest", table.file)).collect()
+    model.tables().map(|table| format!("get map {} digest", table.file)).collect()
 }
 
 /// What brings servers and tables from `observed` to `model`, which has the same structure.
@@ -204,6 +203,5 @@ pub(super) fn plan(model: &Model, observed: &Observed, tables: &str) -> Plan {
     );
     lose.extend(end);
     let differs = |table: &&Table| !tables.contains(&format!("value=\"{}\"", table.digest()));
-    let tables = model.backends.iter().filter_map(|backend| backend.table.as_ref());
-    Plan { gain, tables: tables.filter(differs).cloned().collect(), lose }
+    Plan { gain, tables: model.tables().filter(differs).cloned().collect(), lose }
 }

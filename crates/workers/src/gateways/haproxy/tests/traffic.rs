@@ -126,7 +126,7 @@ async fn a_server_that_is_gone_costs_no_request() {
 }
 
 #[tokio::test]
-async fn two_levels_share_exactly_and_stickiness_holds() {
+async fn routes_with_backends_share_exactly_and_stickiness_holds() {
     let (a, b, c) = (service("a").await, service("b").await, service("c").await);
     let stage = Stage::new();
     let ports = [free_port(), free_port(), free_port()];
@@ -147,6 +147,18 @@ async fn two_levels_share_exactly_and_stickiness_holds() {
         vec![Rewrite { path: "/new".into(), condition: "path_beg /echo".into() }];
     stage.apply(&gateways).await;
     assert_eq!(window(ports[0], 50).await, counts(&[("a", 20), ("b", 10), ("c", 20)]));
+    let mut client = Client::connect(ports[0]).await.unwrap();
+    let first = client.say().await;
+    assert!(client.cookie.is_some());
+    for _ in 0..10 {
+        let (of_b, body) = (first == "b", client.get("/echo", "x").await.unwrap().1);
+        assert_eq!(body.starts_with('b'), of_b, "{body}");
+        assert!(!body.contains("g0") && !body.contains("ra0"), "the cookie stays here: {body}");
+    }
+    for forged in ["period", "0", "digest", "nobody"] {
+        client.cookie = Some(format!("g{}={forged}; other=1", ports[0]));
+        assert_eq!(client.get("/", "x").await.unwrap().0, 200, "{forged}");
+    }
     let mut client = Client::connect(ports[1]).await.unwrap();
     let first = client.say().await;
     for _ in 0..10 {
@@ -296,6 +308,47 @@ async fn nothing_fails_while_weights_shift_and_servers_come_and_go() {
         &failures[..failures.len().min(5)]
     );
     assert_eq!(stage.worker().await, worker, "no reload");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_fails_while_the_shape_of_a_gateway_changes() {
+    let (a, b, c) = (service("a").await, service("b").await, service("c").await);
+    let stage = Stage::new();
+    let port = free_port();
+    let routes =
+        [route("a", 83, &[target("a", a), target("c", c)]), route("b", 17, &[target("b", b)])];
+    let plain = gateway("shop", port, &routes);
+    let sticky = Frontend { sticky: Some(Sticky::Route), ..plain.clone() };
+    let mut rewriting = plain.clone();
+    rewriting.routes[1].rewrites =
+        vec![Rewrite { path: "/new".into(), condition: "path_beg /echo".into() }];
+    stage.apply(std::slice::from_ref(&plain)).await;
+    let load = Load::on(port);
+    for _ in 0..4 {
+        for gateway in [&sticky, &rewriting, &plain] {
+            assert!(stage.apply(std::slice::from_ref(gateway)).await.changed);
+            load.flow(100).await;
+        }
+    }
+    let failures = load.failures().await;
+    let shown = &failures[..failures.len().min(5)];
+    assert!(failures.is_empty(), "{} failures: {shown:?}", failures.len());
+}
+
+#[tokio::test]
+async fn tcp_routes_with_backends_share_exactly() {
+    let (a, b) = (service("a").await, service("b").await);
+    let stage = Stage::new();
+    let port = free_port();
+    let mut routes = [route("a", 80, &[target("a", a)]), route("b", 20, &[target("b", b)])];
+    routes[0].balance = "source".into();
+    let shop = Frontend { protocol: Protocol::Tcp, ..gateway("shop", port, &routes) };
+    stage.apply(&[shop]).await;
+    let mut shares: BTreeMap<String, usize> = BTreeMap::new();
+    for _ in 0..50 {
+        *shares.entry(Client::connect(port).await.unwrap().say().await).or_default() += 1;
+    }
+    assert_eq!(shares, counts(&[("a", 40), ("b", 10)]));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,0 +1,257 @@
+//! Snapshots: folds of the log as they were at a position, in files beside the log, so that opening replays a tail only.
+//!
+//! A snapshot is a cache. It says at which position it was taken and which hash the log had there; one that is damaged,
+//! of another version or of another log is dropped with a notice, and its fold starts earlier. Nothing is ever read
+//! from a snapshot that could not be read from the log. This module knows files, not what is in a fold.
+//!
+//! ```text
+//! snapshots/NAME-POSITION.snapshot
+//!     8 bytes  "SEGUESNP"
+//!     header   postcard of `HeaderV1`
+//!     payload  the bytes of the fold
+//!     32 bytes BLAKE3 of all that
+//! ```
+
+use super::chain::{ChainHash, HASH_BYTES, Place};
+use crate::event::Position;
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+/// How many snapshots of one fold are kept: the newest, and one to fall back on.
+const KEPT: usize = 2;
+const MAGIC: &[u8; 8] = b"SEGUESNP";
+const EXTENSION: &str = "snapshot";
+/// How many notices are kept: what comes after that many is the same again.
+const NOTICES_MAX: usize = 64;
+
+/// Which fold a snapshot is of. Another version means that its bytes cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Fold {
+    pub name: String,
+    pub version: String,
+}
+
+/// A fold as it was at a place of the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Snapshot {
+    pub place: Place,
+    /// How often retention had dropped records.
+    pub generation: u64,
+    pub payload: Vec<u8>,
+}
+
+/// The snapshots of one log; without a directory there are none.
+#[derive(Debug, Default)]
+pub(super) struct Snapshots {
+    directory: Option<PathBuf>,
+    notices: Mutex<Vec<String>>,
+}
+
+/// Frozen: a change is another `format`.
+#[derive(Serialize, Deserialize)]
+struct HeaderV1<'a> {
+    format: u8,
+    name: &'a str,
+    version: &'a str,
+    position: u64,
+    hash: [u8; HASH_BYTES],
+    generation: u64,
+    payload_bytes: u64,
+}
+
+impl Snapshots {
+    /// The snapshots beside the log in `directory`.
+    pub fn of(directory: &Path) -> Self {
+        Self { directory: Some(directory.join("snapshots")), notices: Mutex::default() }
+    }
+
+    /// The newest snapshot of `fold` that `accept` takes; those that are newer and no good are removed, with a notice.
+    pub fn newest<T>(
+        &self,
+        fold: &Fold,
+        accept: impl Fn(Snapshot) -> Result<T, String>,
+    ) -> Option<T> {
+        for path in self.files(&fold.name) {
+            let taken = fs::read(&path).map_err(|error| error.to_string());
+            match taken.and_then(|bytes| decode(fold, &bytes)).and_then(&accept) {
+                Ok(taken) => return Some(taken),
+                Err(reason) => {
+                    self.notice(format!(
+                        "the snapshot {} is dropped: {reason}; what it holds is read from the log instead",
+                        path.display()
+                    ));
+                    // One that cannot be removed is refused again the next time.
+                    _ = fs::remove_file(&path);
+                }
+            }
+        }
+        None
+    }
+
+    /// Writes a snapshot, durable and whole or not at all, and removes those that are too old.
+    pub fn write(&self, fold: &Fold, snapshot: &Snapshot) -> io::Result<()> {
+        let Some(directory) = &self.directory else { return Ok(()) };
+        fs::create_dir_all(directory)?;
+        let position = snapshot.place.position;
+        let path = directory.join(format!("{}-{position:020}.{EXTENSION}", fold.name));
+        let unfinished = path.with_extension("unfinished");
+        let mut file = Hashing { file: File::create(&unfinished)?, hasher: blake3::Hasher::new() };
+        encode(&mut file, fold, snapshot)?;
+        file.file.sync_all()?;
+        fs::rename(&unfinished, &path)?;
+        File::open(directory)?.sync_all()?;
+        for old in self.files(&fold.name).into_iter().skip(KEPT) {
+            fs::remove_file(old)?;
+        }
+        Ok(())
+    }
+
+    /// The positions of all snapshots: the records there have to stay, or nobody could tell what they belong to.
+    pub fn positions(&self) -> Vec<Position> {
+        let names = self.files("").into_iter();
+        names.filter_map(|path| Some(Position(number(&path)?))).collect()
+    }
+
+    /// What somebody should know, once.
+    pub fn take_notices(&self) -> Vec<String> {
+        std::mem::take(&mut self.notices.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Adds a notice.
+    pub fn notice(&self, notice: String) {
+        let mut notices = self.notices.lock().unwrap_or_else(PoisonError::into_inner);
+        if notices.len() < NOTICES_MAX {
+            notices.push(notice);
+        }
+    }
+
+    /// The files of the fold `name`, or of all folds, newest first. A directory that cannot be read has none.
+    fn files(&self, name: &str) -> Vec<PathBuf> {
+        let entries = self.directory.as_ref().and_then(|directory| fs::read_dir(directory).ok());
+        let paths = entries.into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
+        let own = |path: &PathBuf| {
+            let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+            let fold = stem.rsplit_once('-').map(|(fold, _)| fold);
+            path.extension().is_some_and(|extension| extension == EXTENSION)
+                && (name.is_empty() || fold == Some(name))
+        };
+        let mut paths: Vec<_> = paths.filter(own).collect();
+        paths.sort_by_key(|path| std::cmp::Reverse(number(path)));
+        paths
+    }
+}
+
+fn number(path: &Path) -> Option<u64> {
+    path.file_stem()?.to_str()?.rsplit_once('-')?.1.parse().ok()
+}
+
+fn encode(file: &mut Hashing, fold: &Fold, snapshot: &Snapshot) -> io::Result<()> {
+    let header = HeaderV1 {
+        format: 1,
+        name: &fold.name,
+        version: &fold.version,
+        position: snapshot.place.position.0,
+        hash: snapshot.place.hash.0,
+        generation: snapshot.generation,
+        payload_bytes: snapshot.payload.len() as u64,
+    };
+    file.write_all(MAGIC)?;
+    file.write_all(&postcard::to_stdvec(&header).map_err(io::Error::other)?)?;
+    file.write_all(&snapshot.payload)?;
+    let checksum = file.hasher.finalize();
+    file.file.write_all(checksum.as_bytes())
+}
+
+fn decode(fold: &Fold, bytes: &[u8]) -> Result<Snapshot, String> {
+    let (content, checksum) =
+        bytes.split_last_chunk::<HASH_BYTES>().ok_or_else(|| "it is cut off".to_owned())?;
+    if blake3::hash(content) != *checksum {
+        return Err("its checksum does not match".to_owned());
+    }
+    let rest = content.strip_prefix(MAGIC).ok_or_else(|| "it is no snapshot".to_owned())?;
+    let (header, payload) = postcard::take_from_bytes::<HeaderV1>(rest)
+        .map_err(|error| format!("its header: {error}"))?;
+    if (header.format, header.name, header.version) != (1, &*fold.name, &*fold.version) {
+        return Err(format!(
+            "it is of {} in version {}, {} in version {} is wanted",
+            header.name, header.version, fold.name, fold.version
+        ));
+    }
+    if header.payload_bytes != payload.len() as u64 {
+        return Err("its length does not match".to_owned());
+    }
+    let place = Place { position: Position(header.position), hash: ChainHash(header.hash) };
+    Ok(Snapshot { place, generation: header.generation, payload: payload.to_vec() })
+}
+
+/// A file and the hash of what was written to it.
+struct Hashing {
+    file: File,
+    hasher: blake3::Hasher,
+}
+
+impl Write for Hashing {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.file.write(bytes)?;
+        self.hasher.update(&bytes[..written]);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fold(version: &str) -> Fold {
+        Fold { name: "state".into(), version: version.into() }
+    }
+
+    fn snapshot(position: u64) -> Snapshot {
+        let place = Place { position: Position(position), hash: ChainHash([3; HASH_BYTES]) };
+        Snapshot { place, generation: 2, payload: b"payload".to_vec() }
+    }
+
+    #[test]
+    fn the_newest_that_is_sound_is_taken_and_two_are_kept() {
+        let directory = tempfile::tempdir().unwrap();
+        let snapshots = Snapshots::of(directory.path());
+        for position in [7, 900, 88] {
+            snapshots.write(&fold("1"), &snapshot(position)).unwrap();
+        }
+        snapshots.write(&Fold { name: "index".into(), ..fold("1") }, &snapshot(12)).unwrap();
+        assert_eq!(snapshots.positions(), [900, 88, 12].map(Position));
+        assert_eq!(snapshots.newest(&fold("1"), Ok), Some(snapshot(900)));
+        assert_eq!(snapshots.take_notices(), [""; 0]);
+        let refuse = |found: Snapshot| {
+            if found.place.position.0 > 100 { Err("it is strange".to_owned()) } else { Ok(found) }
+        };
+        assert_eq!(snapshots.newest(&fold("1"), refuse), Some(snapshot(88)));
+        assert!(snapshots.take_notices()[0].contains("dropped: it is strange"));
+        assert_eq!(snapshots.newest(&fold("2"), Ok), None, "another version is none");
+        assert!(snapshots.take_notices()[0].contains("in version 1, state in version 2"));
+        assert_eq!(snapshots.positions(), [Position(12)]);
+    }
+
+    #[test]
+    fn every_flipped_bit_and_every_cut_is_noticed() {
+        let directory = tempfile::tempdir().unwrap();
+        let snapshots = Snapshots::of(directory.path());
+        snapshots.write(&fold("1"), &snapshot(5)).unwrap();
+        let path = snapshots.files("state").remove(0);
+        let bytes = fs::read(path).unwrap();
+        assert!(decode(&fold("1"), &bytes).is_ok());
+        for place in 0..bytes.len() {
+            let mut changed = bytes.clone();
+            changed[place] ^= 1 << (place % 8);
+            assert!(decode(&fold("1"), &changed).is_err(), "{place}");
+            assert!(decode(&fold("1"), &bytes[..place]).is_err(), "{place}");
+        }
+    }
+}
