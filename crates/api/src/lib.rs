@@ -13,6 +13,7 @@ mod inside;
 mod legacy;
 pub mod logs;
 mod negotiation;
+mod openapi;
 mod paging;
 mod parameters;
 mod problem;
@@ -20,6 +21,7 @@ mod request;
 mod routes;
 mod server;
 mod service;
+mod table;
 #[cfg(test)]
 mod tests;
 pub mod tools;

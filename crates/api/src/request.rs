@@ -8,6 +8,7 @@ use crate::paging::{PER_PAGE_DEFAULT, PER_PAGE_MAX, Paging};
 use crate::parameters::{self, Parameters};
 use crate::problem::Failure;
 use crate::service::{Running, Service};
+use crate::table;
 use actix_web::body::{BodySize, BoxBody, MessageBody};
 use actix_web::http::{Method, StatusCode, header};
 use actix_web::{
@@ -62,6 +63,13 @@ impl Request {
         // The router decodes all but slashes, percent and plus signs; those are what is left here.
         let text = percent_encoding::percent_decode_str(raw).decode_utf8();
         text.map(Into::into).map_err(|_| Failure::not_found("the path is not UTF-8"))
+    }
+
+    /// The path as it was asked for.
+    pub fn original_path(&self) -> String {
+        let extensions = self.http.extensions();
+        let original = extensions.get::<OriginalPath>().map(|path| path.0.clone());
+        original.unwrap_or_else(|| self.http.path().to_owned())
     }
 
     /// The text of a header.
@@ -169,6 +177,7 @@ impl Request {
 
 /// A path and the methods that it knows.
 pub struct Route {
+    path: String,
     resource: Resource,
     methods: Vec<Method>,
     manner: Manner,
@@ -191,7 +200,7 @@ impl Route {
     /// The path `path`, without methods yet.
     pub fn at(path: &str) -> Self {
         let manner = Manner { negotiated: true, documents: true, gated: true, read: true };
-        Self { resource: web::resource(path), methods: Vec::new(), manner }
+        Self { path: path.to_owned(), resource: web::resource(path), methods: Vec::new(), manner }
     }
 
     /// Answers have a type of their own, so `Accept` is not looked at.
@@ -255,6 +264,7 @@ impl Route {
 
     /// The path with its methods; all others are refused.
     pub fn done(self) -> Resource {
+        table::note(&self.path, &self.methods);
         let names: Vec<&str> = self.methods.iter().map(Method::as_str).collect();
         let allowed = names.join(", ");
         self.resource.default_service(web::to(move |http: HttpRequest| {

@@ -2,6 +2,7 @@
 
 mod configuration;
 mod deployments;
+mod description;
 mod events;
 mod general;
 mod information;
@@ -35,28 +36,42 @@ use std::sync::Arc;
 
 /// Everything that the service answers.
 pub fn configure(config: &mut web::ServiceConfig) {
-    config.configure(configure_api);
+    config.configure(configure_api).configure(configure_description);
     probes::configure(config);
     websocket::configure(config);
     proxy::configure(config);
     ui::configure(config);
 }
 
-/// Everything below `/api/v1`.
+/// Everything below `/api/v1`, there.
 pub fn configure_api(config: &mut web::ServiceConfig) {
     config.service(web::scope(front::API).configure(|api| {
-        statics::configure(api);
-        general::configure(api);
-        deployments::configure(api);
-        events::configure(api);
-        newest::configure(api);
-        log::configure(api);
-        configuration::configure(api);
-        statistics::configure(api);
-        system::configure(api);
-        probes::configure(api);
-        api.default_service(web::to(unknown));
+        api.configure(resources).default_service(web::to(unknown));
     }));
+}
+
+/// The resources below `/api/v1`.
+pub fn resources(api: &mut web::ServiceConfig) {
+    statics::configure(api);
+    general::configure(api);
+    deployments::configure(api);
+    events::configure(api);
+    newest::configure(api);
+    log::configure(api);
+    configuration::configure(api);
+    statistics::configure(api);
+    system::configure(api);
+    probes::configure(api);
+}
+
+/// The description of the API and of its documents, outside of `/api/v1`.
+pub fn configure_description(config: &mut web::ServiceConfig) {
+    description::configure(config);
+}
+
+/// What tells whether the service lives and is ready.
+pub fn configure_probes(config: &mut web::ServiceConfig) {
+    probes::configure(config);
 }
 
 /// Nothing is known at this path.

@@ -5,6 +5,7 @@ mod artifacts;
 mod client;
 mod clients;
 mod deployments;
+mod description;
 mod events;
 mod legacy;
 mod newest;
