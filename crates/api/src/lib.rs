@@ -3,6 +3,7 @@
 //! This crate turns requests into commands and queries of the domain and back; it decides nothing about artifacts.
 //! [`serve`] runs a whole service inside of a program, which is how tests use it.
 
+mod admin;
 pub mod config;
 mod cors;
 mod documents;
@@ -25,6 +26,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 pub mod tools;
+mod upkeep;
 
 pub use drivers::DriverError;
 pub use server::{ServeError, Serving, serve};

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use time::OffsetDateTime;
 use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
 use uuid::Uuid;
 
 /// What all requests share.
@@ -51,6 +52,8 @@ pub struct Running {
     pub gateways: Arc<dyn GatewayDriver>,
     /// The label of the generated configuration.
     pub configuration_version: String,
+    /// What is done for the log beside all that; ends when it is dropped.
+    pub upkeep: JoinSet<()>,
 }
 
 impl Service {

@@ -11,6 +11,8 @@ pub use units::{ByteSize, Interval, PortRange};
 
 use segue_domain::artifact::{Argument, Cpu, Memory, Scale};
 use segue_domain::command::Rules;
+use segue_domain::event::is_event_type;
+use segue_domain::log::KEPT_TYPES;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -331,6 +333,28 @@ pub enum ContainerDriverKind {
 pub struct LogSettings {
     pub level: String,
     pub format: LogFormat,
+    pub retention: Retention,
+}
+
+/// `log.retention`: by type of event, after which time events are dropped; zero is never.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "BTreeMap<String, Interval>")]
+pub struct Retention(pub BTreeMap<String, Interval>);
+
+impl TryFrom<BTreeMap<String, Interval>> for Retention {
+    type Error = String;
+
+    fn try_from(ages: BTreeMap<String, Interval>) -> Result<Self, String> {
+        for (kind, age) in &ages {
+            if !is_event_type(kind) {
+                return Err(format!("'{kind}' is no type of event"));
+            }
+            if KEPT_TYPES.contains(&&**kind) && age.unless_zero().is_some() {
+                return Err(format!("events of type '{kind}' are never dropped"));
+            }
+        }
+        Ok(Self(ages))
+    }
 }
 
 /// How log lines are written.

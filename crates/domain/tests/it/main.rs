@@ -3,6 +3,7 @@
 
 mod deployments;
 mod fuzz;
+mod faults;
 mod generate;
 mod laws;
 mod round_trip;
