@@ -8,8 +8,7 @@ use segue_domain::problem::{Problem, ProblemKind, Problems, Result};
 use serde_json::Value;
 
 /// Kinds that belong to a later release.
-pub const LATER_KINDS: [&str; 7] =
-    ["condition", "escalation", "sla", "workflow", "template", "route", "rewrite"];
+pub const LATER_KINDS: [&str; 4] = ["condition", "escalation", "sla", "workflow"];
 
 /// The documents of one body.
 #[derive(Clone, Debug)]
@@ -177,7 +176,10 @@ pub fn store(
         Kind::Blueprint => Artifact::Blueprint(Box::new(dsl::read_blueprint(node, options)?)),
         Kind::Breed => Artifact::Breed(Box::new(dsl::read_breed(node, options)?)),
         Kind::Gateway => Artifact::Gateway(Box::new(dsl::read_gateway(node, options)?)),
+        Kind::Rewrite => Artifact::Rewrite(dsl::read_rewrite(node, options)?),
+        Kind::Route => Artifact::Route(Box::new(dsl::read_route(node, options)?)),
         Kind::Scale => Artifact::Scale(dsl::read_scale(node, options)?),
+        Kind::Template => Artifact::Template(dsl::read_template(node, options)?),
         Kind::Deployment => {
             unreachable!("deployments are deployed, not stored; the routes tell them apart")
         }
@@ -186,7 +188,10 @@ pub fn store(
         Artifact::Blueprint(blueprint) => &blueprint.name,
         Artifact::Breed(breed) => &breed.name,
         Artifact::Gateway(gateway) => &gateway.name,
+        Artifact::Rewrite(rewrite) => &rewrite.name,
+        Artifact::Route(route) => &route.name,
         Artifact::Scale(scale) => &scale.name,
+        Artifact::Template(template) => &template.name,
     };
     let key = ArtifactKey::new(kind, name);
     Ok((key, Command::Store(Store { artifact, submission })))

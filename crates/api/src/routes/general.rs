@@ -36,11 +36,10 @@ async fn delete(request: Request) -> Answer {
     let documents = Documents::read(&request.body)?;
     let wishes = documents.map(|node| {
         let key = documents::key(node)?;
-        let command = match key.kind {
-            Kind::Deployment => deployments::undeploy(&request, &documents, node, &key.name)?,
-            Kind::Blueprint | Kind::Breed | Kind::Gateway | Kind::Scale => {
-                Command::Delete { key: key.clone() }
-            }
+        let command = if key.kind == Kind::Deployment {
+            deployments::undeploy(&request, &documents, node, &key.name)?
+        } else {
+            Command::Delete { key: key.clone() }
         };
         Ok((key, command))
     })?;
@@ -59,13 +58,9 @@ fn wish(request: &Request, documents: &Documents, node: &Node, verb: Verb) -> Re
         return Ok((key, Command::Deploy { name, body, submission }));
     }
     let key = documents::key(node)?;
-    match key.kind {
-        Kind::Deployment => {
-            let body = documents::deployment_body(node, &options)?;
-            Ok((key.clone(), Command::Deploy { name: key.name, body, submission }))
-        }
-        kind @ (Kind::Blueprint | Kind::Breed | Kind::Gateway | Kind::Scale) => {
-            documents::store(node, kind, &options, submission)
-        }
+    if key.kind == Kind::Deployment {
+        let body = documents::deployment_body(node, &options)?;
+        return Ok((key.clone(), Command::Deploy { name: key.name, body, submission }));
     }
+    documents::store(node, key.kind, &options, submission)
 }

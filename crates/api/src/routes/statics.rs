@@ -15,15 +15,17 @@ use segue_domain::state::State;
 use serde_json::Value;
 
 pub(super) fn configure(config: &mut web::ServiceConfig) {
-    let all = Route::at("/{collection:blueprints|breeds|gateways|scales}");
+    let all =
+        Route::at("/{collection:blueprints|breeds|gateways|rewrites|routes|scales|templates}");
     config.service(all.get(list).post(create).put(update_all).delete(delete_all).done());
-    // Names of gateways contain slashes: the whole rest of the path is the name.
-    for path in
-        ["/{collection:blueprints|breeds|scales}/{name}", "/{collection:gateways}/{name:.+}"]
-    {
+    // Names of gateways and routes contain slashes: the whole rest of the path is the name.
+    for path in [
+        "/{collection:blueprints|breeds|rewrites|scales|templates}/{name}",
+        "/{collection:gateways|routes}/{name:.+}",
+    ] {
         config.service(Route::at(path).get(get).put(update).delete(delete).done());
     }
-    let path = "/{later:conditions|escalations|slas|workflows|routes|rewrites|templates|docker-compose}{rest:(/.*)?}";
+    let path = "/{later:conditions|escalations|slas|workflows|docker-compose}{rest:(/.*)?}";
     config.service(Route::at(path).get(later).post(later).put(later).delete(later).done());
 }
 
@@ -120,7 +122,10 @@ fn names(state: &State, kind: Kind, paging: Paging) -> (Vec<&String>, u64) {
     let (names, total) = match kind {
         Kind::Blueprint => (paging.slice(state.blueprints().keys()), state.blueprints().len()),
         Kind::Breed => (paging.slice(state.breeds().keys()), state.breeds().len()),
+        Kind::Rewrite => (paging.slice(state.rewrites().keys()), state.rewrites().len()),
+        Kind::Route => (paging.slice(state.routes().keys()), state.routes().len()),
         Kind::Scale => (paging.slice(state.scales().keys()), state.scales().len()),
+        Kind::Template => (paging.slice(state.templates().keys()), state.templates().len()),
         Kind::Deployment => (paging.slice(state.deployments().keys()), state.deployments().len()),
         Kind::Gateway => {
             let names = state.published_gateways().map(|(name, _)| name);

@@ -9,6 +9,7 @@ mod deployment;
 mod gateway;
 mod lookup;
 mod scale;
+mod stored;
 pub mod value;
 
 pub use blueprint::{Blueprint, BlueprintCluster, BlueprintGateway, BlueprintService};
@@ -16,9 +17,12 @@ pub use breed::{Argument, Breed, BreedReference, Deployable, HealthCheck, Port, 
 pub use deployment::{
     Cluster, Deployment, Instance, Intention, Leaving, Phase, PhaseName, Service, Status,
 };
-pub use gateway::{Balance, Gateway, GatewayName, Rewrite, Route, RoutePath, Sticky};
+pub use gateway::{
+    Balance, Gateway, GatewayName, Rewrite, RewriteReference, Route, RoutePath, Sticky,
+};
 pub use lookup::{LookupClass, lookup_name, route_lookup_name, short_hash};
 pub use scale::{Cpu, Memory, NamedScale, Percentage, Scale, ScaleReference, UnitError};
+pub use stored::{NamedRewrite, NamedRoute, Template};
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -38,14 +42,28 @@ pub enum Kind {
     Deployment,
     /// Where traffic enters and how it is spread.
     Gateway,
+    /// How a path changes on the way to the targets.
+    Rewrite,
+    /// One way that requests can take.
+    Route,
     /// How much of a service runs.
     Scale,
+    /// Part of a document, for others to import.
+    Template,
 }
 
 impl Kind {
     /// All kinds, in the order in which they are listed to users.
-    pub const ALL: [Kind; 5] =
-        [Kind::Blueprint, Kind::Breed, Kind::Deployment, Kind::Gateway, Kind::Scale];
+    pub const ALL: [Kind; 8] = [
+        Kind::Blueprint,
+        Kind::Breed,
+        Kind::Deployment,
+        Kind::Gateway,
+        Kind::Rewrite,
+        Kind::Route,
+        Kind::Scale,
+        Kind::Template,
+    ];
 
     /// The `kind` of a document: the singular name.
     pub fn singular(self) -> &'static str {
@@ -54,7 +72,10 @@ impl Kind {
             Kind::Breed => "breed",
             Kind::Deployment => "deployment",
             Kind::Gateway => "gateway",
+            Kind::Rewrite => "rewrite",
+            Kind::Route => "route",
             Kind::Scale => "scale",
+            Kind::Template => "template",
         }
     }
 
@@ -65,7 +86,10 @@ impl Kind {
             Kind::Breed => "breeds",
             Kind::Deployment => "deployments",
             Kind::Gateway => "gateways",
+            Kind::Rewrite => "rewrites",
+            Kind::Route => "routes",
             Kind::Scale => "scales",
+            Kind::Template => "templates",
         }
     }
 }

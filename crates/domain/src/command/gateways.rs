@@ -1,7 +1,7 @@
 //! Decides writes to gateways (documents, 6.2): completion, ports, virtual hosts, and what belongs to a deployment.
 
 use super::archive::{archived, blank, gateway as gateway_event, notice, notification};
-use super::{Context, Rules, Submission, foresee};
+use super::{Context, Rules, Submission, foresee, references};
 use crate::artifact::{ArtifactKey, Gateway, GatewayName, Kind, Percentage, RoutePath};
 use crate::dsl;
 use crate::event::{Event, Fact, GatewayFact};
@@ -25,6 +25,7 @@ pub(super) fn store(
             .hint("1 to 4 segments separated by '/'")
     })?;
     let mut gateway = gateway.clone();
+    references::resolve(state, &mut gateway, "")?;
     if let GatewayName::Internal { deployment, cluster, port } = parsed {
         gateway.routes = full_paths(&gateway.routes, deployment, cluster, port);
         check_internal(state, &gateway, deployment)?;

@@ -1,12 +1,12 @@
 //! Merges the clusters of a body into a deployment (runtime, 6.3 to 6.5).
 
 use super::prepare::{PreparedCluster, PreparedService, effective_arguments, own_arguments};
-use super::{Rules, gateways};
+use super::{Rules, gateways, references};
 use crate::artifact::{
     Blueprint, Cluster, Deployment, Gateway, Intention, Metadata, Percentage, Phase, PhaseName,
     Port, PortType, Route, RoutePath, Service, Status, Traits,
 };
-use crate::dsl::{printed_variables, split_alias};
+use crate::dsl::{pointer_segment, printed_variables, split_alias};
 use crate::problem::{Problem, ProblemKind, Result};
 use crate::state::{State, satisfying};
 use indexmap::IndexMap;
@@ -89,13 +89,13 @@ pub(super) fn external_gateways(
 ) -> Result<Vec<Gateway>> {
     let mut all = Vec::new();
     for entry in &body.gateways {
-        let pointer = format!("/gateways/{}", entry.key);
+        let pointer = format!("/gateways/{}", pointer_segment(&entry.key));
         let mut gateway = entry.gateway.clone();
         gateway.name = format!("{}/{}", deployment.name, entry.key);
-        gateway.routes = IndexMap::new();
-        for (path, route) in &entry.gateway.routes {
-            let full = external_path(deployment, path, &pointer)?;
-            gateway.routes.insert(full, route.clone());
+        references::resolve(state, &mut gateway, &pointer)?;
+        for (path, route) in std::mem::take(&mut gateway.routes) {
+            let full = external_path(deployment, &path, &pointer)?;
+            gateway.routes.insert(full, route);
         }
         gateways::complete(&mut gateway, rules).map_err(|problems| {
             problems.map(|problem| Problem {
@@ -316,7 +316,8 @@ fn complete_internal(
     kind: PortType,
     rules: &Rules,
 ) -> Result<()> {
-    let pointer = format!("/clusters/{cluster}/gateways/{port}");
+    let pointer =
+        format!("/clusters/{}/gateways/{}", pointer_segment(cluster), pointer_segment(port));
     if kind == PortType::Tcp && gateway.sticky.is_some() {
         let detail =
             format!("port '{port}' of cluster '{cluster}' is tcp, where nothing can be sticky");
@@ -339,7 +340,7 @@ fn external_path(deployment: &Deployment, path: &RoutePath, pointer: &str) -> Re
         return Ok(path.clone());
     }
     let wrong = |detail: String| {
-        let pointer = format!("{pointer}/routes/{}", path.as_str().replace('/', "~1"));
+        let pointer = format!("{pointer}/routes/{}", pointer_segment(path.as_str()));
         Problem::new(ProblemKind::UnresolvedGatewayPort, pointer, detail).hint("write CLUSTER/PORT")
     };
     let segments = path.segments();

@@ -9,6 +9,7 @@ mod deploy;
 mod gateways;
 mod merge;
 mod prepare;
+mod references;
 mod report;
 mod statics;
 mod undeploy;
@@ -16,7 +17,10 @@ mod undeploy;
 pub use archive::ServiceKey;
 pub use report::{Report, Routed, ServiceReport};
 
-use crate::artifact::{Argument, ArtifactKey, Blueprint, Breed, Gateway, NamedScale, Scale};
+use crate::artifact::{
+    Argument, ArtifactKey, Blueprint, Breed, Gateway, NamedRewrite, NamedRoute, NamedScale, Scale,
+    Template,
+};
 use crate::dsl::DeploymentBody;
 use crate::event::{Event, Position, Tags};
 use crate::problem::{Problem, ProblemKind, Result};
@@ -111,6 +115,12 @@ pub enum Artifact {
     Scale(NamedScale),
     /// A gateway.
     Gateway(Box<Gateway>),
+    /// A rewrite.
+    Rewrite(NamedRewrite),
+    /// A route.
+    Route(Box<NamedRoute>),
+    /// A template.
+    Template(Template),
 }
 
 /// How something was asked for; becomes the archive event.

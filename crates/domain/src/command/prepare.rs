@@ -1,10 +1,11 @@
 //! Prepares the body of a deployment: references are resolved, defaults filled in, rules checked (runtime, 6.2).
 
-use super::Rules;
+use super::{Rules, references};
 use crate::artifact::{
     Argument, Blueprint, BlueprintCluster, BlueprintService, Breed, BreedReference, Gateway,
     HealthCheck, Metadata, Scale, ScaleReference, Traits,
 };
+use crate::dsl::pointer_segment;
 use crate::problem::{Problem, ProblemKind, Problems, Result};
 use crate::state::State;
 use indexmap::IndexMap;
@@ -89,15 +90,22 @@ fn prepare_cluster(
     let mut problems = Vec::new();
     let mut services = Vec::new();
     for (index, service) in cluster.services.iter().enumerate() {
-        let pointer = format!("/clusters/{name}/services/{index}");
+        let pointer = format!("/clusters/{}/services/{index}", pointer_segment(name));
         match prepare_service(state, &pointer, service) {
             Ok(service) => services.push(service),
             Err(found) => problems.extend(found.iter().cloned()),
         }
     }
+    let pointer = format!("/clusters/{}/gateways", pointer_segment(name));
+    let mut gateways = cluster.gateways.clone();
+    for (port, gateway) in &mut gateways {
+        let pointer = format!("{pointer}/{}", pointer_segment(port));
+        if let Err(found) = references::resolve(state, gateway, &pointer) {
+            problems.extend(found.iter().cloned());
+        }
+    }
     Problems::check(problems)?;
-    let gateways =
-        named_gateways(&format!("/clusters/{name}/gateways"), &cluster.gateways, &services)?;
+    let gateways = named_gateways(&pointer, &gateways, &services)?;
     Ok(PreparedCluster {
         metadata: cluster.metadata.clone(),
         services,
@@ -172,7 +180,7 @@ fn named_gateways(
                 let detail = format!("no service of the cluster has a port '{given}'");
                 Err(Problem::new(
                     ProblemKind::UnresolvedGatewayPort,
-                    format!("{pointer}/{given}"),
+                    format!("{pointer}/{}", pointer_segment(given)),
                     detail,
                 )
                 .into())
@@ -182,7 +190,8 @@ fn named_gateways(
     gateways.iter().map(|(given, gateway)| Ok((name(given)?, gateway.clone()))).collect()
 }
 
-fn not_found(pointer: &str, kind: &str, name: &str) -> Problem {
+/// A reference in a body leads nowhere.
+pub(super) fn not_found(pointer: &str, kind: &str, name: &str) -> Problem {
     let detail = format!("there is no {kind} '{name}'");
     Problem::new(ProblemKind::ArtifactNotFound, pointer, detail)
         .hint(format!("store the {kind} first, or write it in place of the reference"))

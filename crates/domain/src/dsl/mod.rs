@@ -17,10 +17,12 @@ mod gateway;
 mod parse;
 mod reader;
 mod representation;
+mod rewrite;
 mod routes;
 mod scalar;
 mod scale;
 pub mod schema;
+mod template;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -36,12 +38,15 @@ pub use gateway::read_gateway;
 pub use parse::{Limits, parse};
 pub(crate) use representation::printed_variables;
 pub use representation::{representation, representation_as_blueprint};
-pub use routes::{complete_weights, rewrite};
+pub use rewrite::{read_rewrite, rewrite};
+pub use routes::{complete_weights, read_route};
 pub use scale::{read_inline_scale, read_scale};
+pub use template::read_template;
+pub(crate) use tree::pointer_segment;
 pub use tree::{Key, Node, Scalar, ScalarKind, Value};
 pub use write::{
     GatewayView, TargetView, write_blueprint, write_breed, write_gateway, write_inline_scale,
-    write_scale,
+    write_rewrite, write_route, write_scale, write_template,
 };
 pub use write_deployment::{
     DeploymentView, ExternalGatewayView, write_deployment, write_deployment_as_blueprint,
@@ -132,5 +137,4 @@ pub fn document_key(node: &Node) -> Result<(Option<Kind>, Option<String>)> {
 }
 
 /// Kinds of the full language that this release does not know yet.
-const LATER_KINDS: [&str; 7] =
-    ["condition", "escalation", "rewrite", "route", "sla", "template", "workflow"];
+const LATER_KINDS: [&str; 4] = ["condition", "escalation", "sla", "workflow"];

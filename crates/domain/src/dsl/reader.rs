@@ -160,6 +160,20 @@ impl<'n> Fields<'n> {
         element
     }
 
+    /// Takes `name`, or its `synonym`; the absence of both is a problem.
+    pub fn require_either(
+        &mut self,
+        name: &'static str,
+        synonym: &'static str,
+        reading: &mut Reading,
+    ) -> Option<Element<'n>> {
+        let element = self.take_either(name, synonym, reading);
+        if element.is_none() {
+            reading.missing(&self.element, name, self.misspelt(name));
+        }
+        element
+    }
+
     /// The key that somebody may have meant as `name`: one that nobody took, and that is spelt almost so.
     fn misspelt(&self, name: &'static str) -> Option<&'n Key> {
         let open = self.entries.iter().filter(|entry| !entry.is_taken).map(|entry| entry.key);
@@ -223,6 +237,12 @@ impl<'n> Fields<'n> {
             reading.refuse(element.problem(ProblemKind::InconsistentArtifactName, detail));
         }
         Some((name, element))
+    }
+
+    /// Takes `name`, which is a general name.
+    pub fn general_name(&mut self, reading: &mut Reading) -> Option<String> {
+        let (name, element) = self.name(reading)?;
+        fields::general_name(&element, &name, reading).then_some(name)
     }
 
     /// Moves all keys but `kept` into fields of their own.

@@ -2,7 +2,8 @@
 
 use super::{
     DeploymentView, ExternalGatewayView, GatewayView, TargetView, split_alias, write_blueprint,
-    write_breed, write_deployment, write_deployment_as_blueprint, write_gateway, write_scale,
+    write_breed, write_deployment, write_deployment_as_blueprint, write_gateway, write_rewrite,
+    write_route, write_scale, write_template,
 };
 use crate::artifact::{
     ArtifactKey, Deployment, Gateway, GatewayName, Kind, Leaving, LookupClass, RoutePath, Traits,
@@ -18,7 +19,12 @@ pub fn representation(state: &State, key: &ArtifactKey) -> Option<Value> {
     match key.kind {
         Kind::Blueprint => state.blueprint(name).map(|blueprint| write_blueprint(&blueprint)),
         Kind::Breed => state.breeds().get(name).map(|stored| write_breed(&stored.artifact)),
+        Kind::Rewrite => state.rewrites().get(name).map(|stored| write_rewrite(&stored.artifact)),
+        Kind::Route => state.routes().get(name).map(|stored| write_route(&stored.artifact)),
         Kind::Scale => state.scales().get(name).map(|stored| write_scale(&stored.artifact)),
+        Kind::Template => {
+            state.templates().get(name).map(|stored| write_template(&stored.artifact))
+        }
         Kind::Gateway => {
             let stored = state.gateways().get(name).filter(|stored| stored.published)?;
             Some(write_gateway(&stored.gateway, &gateway_view(state, stored)))

@@ -118,6 +118,6 @@ impl Scalar {
 }
 
 /// A segment of a JSON pointer.
-pub(super) fn pointer_segment(text: &str) -> String {
+pub(crate) fn pointer_segment(text: &str) -> String {
     text.replace('~', "~0").replace('/', "~1")
 }

@@ -2,12 +2,12 @@
 //!
 //! The order of the keys is part of the form (documents, sections 3, 4, 6, 7 and 12.7).
 
-use crate::artifact::NamedScale;
 use crate::artifact::{
     Argument, Blueprint, BlueprintCluster, BlueprintService, Breed, BreedReference, Cpu, Gateway,
-    HealthCheck, LookupClass, Metadata, PortType, Route, RoutePath, Scale, ScaleReference, Sticky,
-    Traits, lookup_name, route_lookup_name,
+    HealthCheck, LookupClass, Metadata, PortType, Rewrite, RewriteReference, Route, RoutePath,
+    Scale, ScaleReference, Sticky, Traits, lookup_name, route_lookup_name,
 };
+use crate::artifact::{NamedRewrite, NamedRoute, NamedScale, Template};
 use indexmap::IndexMap;
 use serde_json::{Map, Value as Json, json};
 
@@ -75,6 +75,27 @@ pub fn write_scale(scale: &NamedScale) -> Json {
 /// Prints a scale without a name.
 pub fn write_inline_scale(scale: &Scale) -> Json {
     json!({"cpu": cpu(scale.cpu), "memory": scale.memory.to_string(), "instances": scale.instances})
+}
+
+/// Prints a stored route.
+pub fn write_route(route: &NamedRoute) -> Json {
+    let mut out = head(&route.name, "route", &route.metadata);
+    out.extend(self::route(lookup_name(LookupClass::Route, &route.name), &route.route));
+    out.into()
+}
+
+/// Prints a stored rewrite.
+pub fn write_rewrite(rewrite: &NamedRewrite) -> Json {
+    let mut out = head(&rewrite.name, "rewrite", &rewrite.metadata);
+    out.insert("path".into(), rewrite_path(&rewrite.rewrite).into());
+    out.into()
+}
+
+/// Prints a template.
+pub fn write_template(template: &Template) -> Json {
+    let mut out = head(&template.name, "template", &template.metadata);
+    out.insert("definition".into(), template.definition.clone().into());
+    out.into()
 }
 
 /// Prints a stored gateway and what is known of it.
@@ -168,20 +189,29 @@ pub(super) fn anonymous_gateway(gateway: &Gateway) -> Map<String, Json> {
     out
 }
 
-/// A route without targets.
+/// A route without targets; a reference is nothing else.
 pub(super) fn route(lookup_name: String, route: &Route) -> Map<String, Json> {
     let mut out = Map::new();
+    if let Some(name) = &route.reference {
+        out.insert("ref".into(), name.clone().into());
+        return out;
+    }
     out.insert("lookup_name".into(), lookup_name.into());
     out.insert("weight".into(), route.weight.map(|weight| weight.to_string()).into());
     out.insert("balance".into(), route.balance.0.clone().into());
     out.insert("condition".into(), Json::Null);
     let strength = route.condition_strength.map(|strength| strength.to_string());
     out.insert("condition_strength".into(), strength.into());
-    let rewrites = route.rewrites.iter();
-    let rewrites = rewrites
-        .map(|rewrite| json!({"path": format!("{} if {}", rewrite.path, rewrite.condition)}));
+    let rewrites = route.rewrites.iter().map(|rewrite| match rewrite {
+        RewriteReference::Reference(name) => json!({ "ref": name }),
+        RewriteReference::Inline(rewrite) => json!({ "path": rewrite_path(rewrite) }),
+    });
     out.insert("rewrites".into(), rewrites.collect());
     out
+}
+
+fn rewrite_path(rewrite: &Rewrite) -> String {
+    format!("{} if {}", rewrite.path, rewrite.condition)
 }
 
 fn target(target: &TargetView) -> Json {

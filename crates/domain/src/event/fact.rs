@@ -1,7 +1,8 @@
 //! What events change in the state. Facts are the frozen vocabulary of the log: add, never rename or reuse.
 
 use crate::artifact::{
-    ArtifactKey, Blueprint, Breed, Deployment, Gateway, Instance, Kind, NamedScale, Phase,
+    ArtifactKey, Blueprint, Breed, Deployment, Gateway, Instance, Kind, NamedRewrite, NamedRoute,
+    NamedScale, Phase, Template,
 };
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
@@ -38,6 +39,12 @@ pub enum StaticFact {
     BreedStored(Box<Breed>),
     /// A scale was created or replaced.
     ScaleStored(NamedScale),
+    /// A rewrite was created or replaced.
+    RewriteStored(NamedRewrite),
+    /// A route was created or replaced.
+    RouteStored(Box<NamedRoute>),
+    /// A template was created or replaced.
+    TemplateStored(Template),
     /// An artifact was removed.
     Deleted(ArtifactKey),
 }
@@ -143,6 +150,11 @@ impl StaticFact {
             }
             StaticFact::BreedStored(breed) => ArtifactKey::new(Kind::Breed, &breed.name),
             StaticFact::ScaleStored(scale) => ArtifactKey::new(Kind::Scale, &scale.name),
+            StaticFact::RewriteStored(rewrite) => ArtifactKey::new(Kind::Rewrite, &rewrite.name),
+            StaticFact::RouteStored(route) => ArtifactKey::new(Kind::Route, &route.name),
+            StaticFact::TemplateStored(template) => {
+                ArtifactKey::new(Kind::Template, &template.name)
+            }
             StaticFact::Deleted(key) => key.clone(),
         }
     }

@@ -10,7 +10,10 @@ mod statics;
 pub use gateways::StoredGateway;
 pub use resolve::satisfying;
 
-use crate::artifact::{Blueprint, Breed, Deployment, Gateway, GatewayName, NamedScale};
+use crate::artifact::{
+    Blueprint, Breed, Deployment, Gateway, GatewayName, NamedRewrite, NamedRoute, NamedScale,
+    Template,
+};
 use crate::event::{Fact, Origin, Position, Record};
 use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
@@ -26,6 +29,9 @@ pub struct State {
     blueprints: OrdMap<String, Stored<Blueprint>>,
     breeds: OrdMap<String, Stored<Breed>>,
     scales: OrdMap<String, Stored<NamedScale>>,
+    rewrites: OrdMap<String, Stored<NamedRewrite>>,
+    routes: OrdMap<String, Stored<NamedRoute>>,
+    templates: OrdMap<String, Stored<Template>>,
     gateways: OrdMap<String, StoredGateway>,
     deployments: OrdMap<String, Stored<Deployment>>,
     /// The last port of the pool that was given away; the search for the next one goes on from here.
@@ -80,6 +86,21 @@ impl State {
     /// The stored scales by name.
     pub fn scales(&self) -> &OrdMap<String, Stored<NamedScale>> {
         &self.scales
+    }
+
+    /// The stored rewrites by name.
+    pub fn rewrites(&self) -> &OrdMap<String, Stored<NamedRewrite>> {
+        &self.rewrites
+    }
+
+    /// The stored routes by name.
+    pub fn routes(&self) -> &OrdMap<String, Stored<NamedRoute>> {
+        &self.routes
+    }
+
+    /// The stored templates by name.
+    pub fn templates(&self) -> &OrdMap<String, Stored<Template>> {
+        &self.templates
     }
 
     /// All gateways by name, those that are not published yet included.

@@ -84,7 +84,11 @@ fn keys(state: &State) -> Vec<ArtifactKey> {
     let breeds = state.breeds().keys().map(|name| (Kind::Breed, name));
     let scales = state.scales().keys().map(|name| (Kind::Scale, name));
     let blueprints = state.blueprints().keys().map(|name| (Kind::Blueprint, name));
+    let rewrites = state.rewrites().keys().map(|name| (Kind::Rewrite, name));
+    let routes = state.routes().keys().map(|name| (Kind::Route, name));
+    let templates = state.templates().keys().map(|name| (Kind::Template, name));
     let names = gateways.chain(deployments).chain(breeds).chain(scales).chain(blueprints);
+    let names = names.chain(rewrites).chain(routes).chain(templates);
     names.map(|(kind, name)| ArtifactKey::new(kind, name)).collect()
 }
 
@@ -94,7 +98,12 @@ fn printed(state: &State, key: &ArtifactKey) -> Value {
     match key.kind {
         Kind::Deployment => serde_json::json!([content["deployments"], content["gateways"]]),
         Kind::Blueprint => content["blueprints"][&key.name]["artifact"].clone(),
-        Kind::Breed | Kind::Scale | Kind::Gateway => content,
+        Kind::Breed
+        | Kind::Scale
+        | Kind::Gateway
+        | Kind::Rewrite
+        | Kind::Route
+        | Kind::Template => content,
     }
 }
 

@@ -5,7 +5,8 @@
 
 use crate::gateways::{Configuration, Frontend, Protocol, RouteModel, Target};
 use segue_domain::artifact::{
-    Gateway, GatewayName, Leaving, LookupClass, PortType, Route, RoutePath, lookup_name,
+    Gateway, GatewayName, Leaving, LookupClass, PortType, RewriteReference, Route, RoutePath,
+    lookup_name,
 };
 use segue_domain::state::State;
 use std::collections::{BTreeMap, BTreeSet};
@@ -235,7 +236,10 @@ fn models(gateway: &str, leaves: Vec<Leaf>) -> Vec<RouteModel> {
             path: leaf.path,
             weight,
             balance: leaf.route.balance.0,
-            rewrites: leaf.route.rewrites,
+            // Those of a stored gateway stand in place.
+            rewrites: (leaf.route.rewrites.into_iter())
+                .filter_map(RewriteReference::into_inline)
+                .collect(),
             targets: leaf.targets,
         }
     };

@@ -8,6 +8,7 @@ mod gateways;
 mod generate;
 mod laws;
 mod schemas;
+mod stored;
 mod tree;
 
 use super::{Node, Options, document};
