@@ -5,6 +5,7 @@ use segue_domain::artifact::{ArtifactKey, Kind};
 use segue_domain::command::{Artifact, Command, Store, Submission, Verb};
 use segue_domain::dsl::{self, DeploymentBody, Limits, Node, Options};
 use segue_domain::problem::{Problem, ProblemKind, Problems, Result};
+use segue_domain::state::State;
 use serde_json::Value;
 
 /// Kinds that belong to a later release.
@@ -165,13 +166,14 @@ pub fn member(node: &Node, name: &str) -> Option<String> {
     }
 }
 
-/// The command that stores the document `node`, and the key of what it stores.
+/// The command that stores the document `node`, with what it imports of `state`, and the key of what it stores.
 pub fn store(
     node: &Node,
     kind: Kind,
-    options: &Options,
+    (options, state): (&Options, &State),
     submission: Submission,
 ) -> Result<(ArtifactKey, Command)> {
+    let node = &*dsl::import(node, state)?;
     let artifact = match kind {
         Kind::Blueprint => Artifact::Blueprint(Box::new(dsl::read_blueprint(node, options)?)),
         Kind::Breed => Artifact::Breed(Box::new(dsl::read_breed(node, options)?)),
@@ -197,8 +199,12 @@ pub fn store(
     Ok((key, Command::Store(Store { artifact, submission })))
 }
 
-/// The body of a deployment.
-pub fn deployment_body(node: &Node, options: &Options) -> Result<Box<DeploymentBody>> {
+/// The body of a deployment, with what it imports of `state`.
+pub fn deployment_body(
+    node: &Node,
+    (options, state): (&Options, &State),
+) -> Result<Box<DeploymentBody>> {
+    let node = &*dsl::import(node, state)?;
     dsl::read_deployment_body(node, options).map(Box::new)
 }
 

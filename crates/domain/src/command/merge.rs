@@ -321,9 +321,9 @@ fn complete_internal(
     if kind == PortType::Tcp && gateway.sticky.is_some() {
         let detail =
             format!("port '{port}' of cluster '{cluster}' is tcp, where nothing can be sticky");
-        return Err(
-            Problem::new(ProblemKind::StickyPortType, format!("{pointer}/sticky"), detail).into()
-        );
+        return Err(Problem::new(ProblemKind::StickyPortType, format!("{pointer}/sticky"), detail)
+            .hint("leave sticky out, or declare the port as http")
+            .into());
     }
     gateways::complete(gateway, rules).map_err(|problems| {
         problems.map(|problem| Problem {

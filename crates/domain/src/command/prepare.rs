@@ -183,6 +183,7 @@ fn named_gateways(
                     format!("{pointer}/{}", pointer_segment(given)),
                     detail,
                 )
+                .hint("write the name of a port that a service declares")
                 .into())
             }
         }

@@ -10,10 +10,13 @@ mod breed;
 mod breed_rules;
 mod cluster;
 mod common;
+mod compose;
 mod deployment;
 mod event;
+mod expand;
 mod fields;
 mod gateway;
+mod import;
 mod parse;
 mod reader;
 mod representation;
@@ -32,9 +35,12 @@ mod write_deployment;
 pub use blueprint::read_blueprint;
 pub use breed::read_breed;
 pub use common::split_alias;
+pub use compose::{Composed, read_compose};
 pub use deployment::{DeploymentBody, read_deployment_body};
 pub use event::{PostedEvent, read_event_query, read_posted_event};
+pub use expand::{References, representation_with};
 pub use gateway::read_gateway;
+pub use import::import;
 pub use parse::{Limits, parse};
 pub(crate) use representation::printed_variables;
 pub use representation::{representation, representation_as_blueprint};
@@ -96,7 +102,8 @@ pub fn document(text: &str) -> Result<Node> {
         Err(documents) => {
             let detail = format!("one document is expected here, found {count}");
             let place = documents.get(1).map(|document| document.place);
-            Err(Problem::new(ProblemKind::UnexpectedType, "", detail).at(place).into())
+            let problem = Problem::new(ProblemKind::UnexpectedType, "", detail).at(place);
+            Err(problem.hint("send one document at a time").into())
         }
     }
 }

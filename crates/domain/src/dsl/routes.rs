@@ -159,8 +159,8 @@ fn path(text: &str, element: &Element<'_>, reading: &mut Reading) -> Option<Rout
         return None;
     };
     if path.external().is_none() && !path.segments().into_iter().all(is_general_name) {
-        reading
-            .refuse(problem(ProblemKind::IllegalName, format!("'{text}' is no path of a route")));
+        let problem = problem(ProblemKind::IllegalName, format!("'{text}' is no path of a route"));
+        reading.refuse(problem.hint("names have no white space, '[' and ']'"));
         return None;
     }
     Some(path)

@@ -48,7 +48,7 @@ fn routes() {
 
 #[test]
 fn rewrites() {
-    let rewrite = read_rewrite(&node("{name: strip, path: /a IF b if { c }}"), &options()).unwrap();
+    let rewrite = read_rewrite(&node("name: strip\npath: /a IF b if { c }"), &options()).unwrap();
     assert_eq!(
         write_rewrite(&rewrite).to_string(),
         json!({"name": "strip", "kind": "rewrite", "metadata": {}, "path": "/a IF b if { c }"})
