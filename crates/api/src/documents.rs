@@ -5,11 +5,11 @@ use segue_domain::artifact::{ArtifactKey, Kind};
 use segue_domain::command::{Artifact, Command, Store, Submission, Verb};
 use segue_domain::dsl::{self, DeploymentBody, Limits, Node, Options};
 use segue_domain::problem::{Problem, ProblemKind, Problems, Result};
+use segue_domain::state::State;
 use serde_json::Value;
 
 /// Kinds that belong to a later release.
-pub const LATER_KINDS: [&str; 7] =
-    ["condition", "escalation", "sla", "workflow", "template", "route", "rewrite"];
+pub const LATER_KINDS: [&str; 4] = ["condition", "escalation", "sla", "workflow"];
 
 /// The documents of one body.
 #[derive(Clone, Debug)]
@@ -166,19 +166,23 @@ pub fn member(node: &Node, name: &str) -> Option<String> {
     }
 }
 
-/// The command that stores the document `node`, and the key of what it stores.
+/// The command that stores the document `node`, with what it imports of `state`, and the key of what it stores.
 pub fn store(
     node: &Node,
     kind: Kind,
-    options: &Options,
+    (options, state): (&Options, &State),
     submission: Submission,
 ) -> Result<(ArtifactKey, Command)> {
+    let node = &*dsl::import(node, state)?;
     let artifact = match kind {
         Kind::Blueprint => Artifact::Blueprint(Box::new(dsl::read_blueprint(node, options)?)),
         Kind::Breed => Artifact::Breed(Box::new(dsl::read_breed(node, options)?)),
         Kind::Gateway => Artifact::Gateway(Box::new(dsl::read_gateway(node, options)?)),
+        Kind::Rewrite => Artifact::Rewrite(dsl::read_rewrite(node, options)?),
+        Kind::Route => Artifact::Route(Box::new(dsl::read_route(node, options)?)),
         Kind::Scale => Artifact::Scale(dsl::read_scale(node, options)?),
         Kind::Condition => Artifact::Condition(dsl::read_condition(node, options)?),
+        Kind::Template => Artifact::Template(dsl::read_template(node, options)?),
         Kind::Deployment => {
             unreachable!("deployments are deployed, not stored; the routes tell them apart")
         }
@@ -187,15 +191,22 @@ pub fn store(
         Artifact::Blueprint(blueprint) => &blueprint.name,
         Artifact::Breed(breed) => &breed.name,
         Artifact::Gateway(gateway) => &gateway.name,
+        Artifact::Rewrite(rewrite) => &rewrite.name,
+        Artifact::Route(route) => &route.name,
         Artifact::Scale(scale) => &scale.name,
         Artifact::Condition(condition) => &condition.name,
+        Artifact::Template(template) => &template.name,
     };
     let key = ArtifactKey::new(kind, name);
     Ok((key, Command::Store(Store { artifact, submission })))
 }
 
-/// The body of a deployment.
-pub fn deployment_body(node: &Node, options: &Options) -> Result<Box<DeploymentBody>> {
+/// The body of a deployment, with what it imports of `state`.
+pub fn deployment_body(
+    node: &Node,
+    (options, state): (&Options, &State),
+) -> Result<Box<DeploymentBody>> {
+    let node = &*dsl::import(node, state)?;
     dsl::read_deployment_body(node, options).map(Box::new)
 }
 

@@ -196,6 +196,9 @@ catalogue! {
     UnsupportedAggregator = "unsupported-aggregator", "Unknown aggregator";
     IdempotencyKeyReused = "idempotency-key-reused", "The key was given to another request";
     UnsupportedProtocol = "unsupported-protocol", "A protocol other than http and tcp";
+    EmptyImport = "empty-import", "An import names nothing";
+    ImportDefinition = "import-definition", "An import is no name of a template or artifact";
+    ImportReference = "import-reference", "What is imported is not stored";
     ArtifactNotFound = "artifact-not-found", "A reference cannot be resolved";
     UnexpectedArtifact = "unexpected-artifact", "Unknown kind of artifact";
     NotSupported = "not-supported", "Not supported by this release";

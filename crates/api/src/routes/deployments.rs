@@ -49,9 +49,10 @@ async fn create(request: Request) -> Answer {
     let documents = Documents::read(&request.body)?;
     required(&documents)?;
     let options = request.options(None);
+    let state = request.running()?.store.state();
     let wishes = documents.map(|node| {
         let name = Uuid::new_v4().to_string();
-        let body = documents::deployment_body(node, &options)?;
+        let body = documents::deployment_body(node, (&options, &state))?;
         let key = ArtifactKey::new(Kind::Deployment, &name);
         Ok((
             key,
@@ -73,10 +74,11 @@ async fn update(request: Request) -> Answer {
 async fn deploy(request: Request, verb: Verb) -> Answer {
     let name = request.path("deployment")?;
     let documents = Documents::one(&request.body)?;
-    let exists = request.running()?.store.state().deployment(&name).is_some();
+    let state = request.running()?.store.state();
+    let exists = state.deployment(&name).is_some();
     let options = request.options(None);
     let wishes = documents.map(|node| {
-        let body = documents::deployment_body(node, &options)?;
+        let body = documents::deployment_body(node, (&options, &state))?;
         if exists && !request.is_legacy() {
             check_name(node, &body, &name)?;
         }
@@ -100,8 +102,9 @@ async fn delete(request: Request) -> Answer {
     let documents =
         if request.body.is_empty() { Documents::read("")? } else { Documents::one(&request.body)? };
     let key = ArtifactKey::new(Kind::Deployment, &name);
-    let wishes =
-        documents.map(|node| Ok((key.clone(), undeploy(&request, &documents, node, &name)?)))?;
+    let state = request.running()?.store.state();
+    let wishes = documents
+        .map(|node| Ok((key.clone(), undeploy(&request, &state, &documents, node, &name)?)))?;
     if wishes.is_empty() {
         return Ok(HttpResponse::Accepted().finish());
     }
@@ -113,11 +116,12 @@ async fn delete(request: Request) -> Answer {
 /// The command that takes what `node` names away from deployment `name`.
 pub(super) fn undeploy(
     request: &Request,
+    state: &State,
     documents: &Documents,
     node: &Node,
     name: &str,
 ) -> segue_domain::problem::Result<Command> {
-    let body = documents::deployment_body(node, &request.options(None))?;
+    let body = documents::deployment_body(node, (&request.options(None), state))?;
     let submission = documents.submission(node, Verb::Delete);
     Ok(Command::Undeploy { name: name.to_owned(), body, submission })
 }

@@ -10,6 +10,7 @@ use segue_domain::artifact::{ArtifactKey, Kind};
 use segue_domain::command::{Command, Verb};
 use segue_domain::dsl::Node;
 use segue_domain::problem::Result as Reading;
+use segue_domain::state::State;
 use uuid::Uuid;
 
 pub(super) fn configure(config: &mut web::ServiceConfig) {
@@ -27,7 +28,8 @@ async fn update(request: Request) -> Answer {
 async fn write(request: Request, verb: Verb) -> Answer {
     let documents = Documents::read(&request.body)?;
     required(&documents)?;
-    let wishes = documents.map(|node| wish(&request, &documents, node, verb))?;
+    let state = request.running()?.store.state();
+    let wishes = documents.map(|node| wish(&request, &state, &documents, node, verb))?;
     request
         .write(&documents, wishes, Writing { status: StatusCode::ACCEPTED, existing: false })
         .await
@@ -35,37 +37,39 @@ async fn write(request: Request, verb: Verb) -> Answer {
 
 async fn delete(request: Request) -> Answer {
     let documents = Documents::read(&request.body)?;
+    let state = request.running()?.store.state();
     let wishes = documents.map(|node| {
         let key = documents::key(node)?;
-        let command = match key.kind {
-            Kind::Deployment => deployments::undeploy(&request, &documents, node, &key.name)?,
-            Kind::Blueprint | Kind::Breed | Kind::Condition | Kind::Gateway | Kind::Scale => {
-                Command::Delete { key: key.clone() }
-            }
+        let command = if key.kind == Kind::Deployment {
+            deployments::undeploy(&request, &state, &documents, node, &key.name)?
+        } else {
+            Command::Delete { key: key.clone() }
         };
         Ok((key, command))
     })?;
     request.perform(&documents, wishes, false, |_| Ok(Reply::empty(StatusCode::ACCEPTED))).await
 }
 
-fn wish(request: &Request, documents: &Documents, node: &Node, verb: Verb) -> Reading<Wish> {
+fn wish(
+    request: &Request,
+    state: &State,
+    documents: &Documents,
+    node: &Node,
+    verb: Verb,
+) -> Reading<Wish> {
     let options = request.options(None);
     let submission = documents.submission(node, verb);
     // A deployment that is posted is given a name, so it needs none.
     if verb == Verb::Create && documents::kind(node)? == Some(Kind::Deployment) {
         let name = Uuid::new_v4().to_string();
-        let body = documents::deployment_body(node, &options)?;
+        let body = documents::deployment_body(node, (&options, state))?;
         let key = ArtifactKey::new(Kind::Deployment, &name);
         return Ok((key, Command::Deploy { name, body, submission }));
     }
     let key = documents::key(node)?;
-    match key.kind {
-        Kind::Deployment => {
-            let body = documents::deployment_body(node, &options)?;
-            Ok((key.clone(), Command::Deploy { name: key.name, body, submission }))
-        }
-        kind @ (Kind::Blueprint | Kind::Breed | Kind::Condition | Kind::Gateway | Kind::Scale) => {
-            documents::store(node, kind, &options, submission)
-        }
+    if key.kind == Kind::Deployment {
+        let body = documents::deployment_body(node, (&options, state))?;
+        return Ok((key.clone(), Command::Deploy { name: key.name, body, submission }));
     }
+    documents::store(node, key.kind, (&options, state), submission)
 }

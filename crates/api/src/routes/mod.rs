@@ -1,5 +1,6 @@
 //! The resources of the API, one file each, and what several of them share.
 
+mod compose;
 mod configuration;
 mod deployments;
 mod description;
@@ -56,6 +57,7 @@ pub fn configure_api(config: &mut web::ServiceConfig) {
 /// The resources below `/api/v1`.
 pub fn resources(api: &mut web::ServiceConfig) {
     statics::configure(api);
+    compose::configure(api);
     general::configure(api);
     deployments::configure(api);
     events::configure(api);

@@ -1,4 +1,5 @@
-//! Blueprints, breeds, conditions, scales and gateways: artifacts that are stored as they are sent (wire, section 6).
+//! Blueprints, breeds, conditions, scales, gateways, routes, rewrites and templates: artifacts that are stored as they are
+//! sent (wire, section 6).
 
 use super::{Wish, Writing, later, required};
 use crate::documents::{self, Documents};
@@ -10,41 +11,44 @@ use actix_web::http::StatusCode;
 use actix_web::web;
 use segue_domain::artifact::{ArtifactKey, Kind};
 use segue_domain::command::{Command, Verb};
-use segue_domain::problem::ProblemKind;
+use segue_domain::dsl::{self, References};
 use segue_domain::state::State;
+use serde_json::Value;
 
 pub(super) fn configure(config: &mut web::ServiceConfig) {
-    let all = Route::at("/{collection:blueprints|breeds|conditions|gateways|scales}");
+    let all = Route::at(
+        "/{collection:blueprints|breeds|conditions|gateways|rewrites|routes|scales|templates}",
+    );
     config.service(all.get(list).post(create).put(update_all).delete(delete_all).done());
-    // Names of gateways contain slashes: the whole rest of the path is the name.
+    // Names of gateways and routes contain slashes: the whole rest of the path is the name.
     for path in [
-        "/{collection:blueprints|breeds|conditions|scales}/{name}",
-        "/{collection:gateways}/{name:.+}",
+        "/{collection:blueprints|breeds|conditions|rewrites|scales|templates}/{name}",
+        "/{collection:gateways|routes}/{name:.+}",
     ] {
         config.service(Route::at(path).get(get).put(update).delete(delete).done());
     }
-    let path =
-        "/{later:escalations|slas|workflows|routes|rewrites|templates|docker-compose}{rest:(/.*)?}";
+    let path = "/{later:escalations|slas|workflows}{rest:(/.*)?}";
     config.service(Route::at(path).get(later).post(later).put(later).delete(later).done());
 }
 
 async fn list(request: Request) -> Answer {
     let kind = kind(&request)?;
-    refuse_references(&request, kind)?;
+    let references = references(&request)?;
     let paging = request.paging()?;
     let state = request.running()?.store.state();
     let (names, total) = names(&state, kind, paging);
-    let items = names
+    let items: Result<Vec<Option<Value>>, Failure> = names
         .into_iter()
-        .filter_map(|name| request.representation(&state, &ArtifactKey::new(kind, name)));
-    Ok(request.page(paging, items.collect(), total))
+        .map(|name| shown(&request, &state, &ArtifactKey::new(kind, name), references))
+        .collect();
+    Ok(request.page(paging, items?.into_iter().flatten().collect(), total))
 }
 
 async fn get(request: Request) -> Answer {
     let key = key(&request)?;
-    refuse_references(&request, key.kind)?;
+    let references = references(&request)?;
     let state = request.running()?.store.state();
-    match request.representation(&state, &key) {
+    match shown(&request, &state, &key, references)? {
         Some(document) => Ok(request.document(StatusCode::OK, state.revision(&key), &document)),
         None => {
             Err(Failure::not_found(format!("there is no {} '{}'", key.kind.singular(), key.name)))
@@ -74,8 +78,10 @@ async fn update(request: Request) -> Answer {
     let key = key(&request)?;
     let documents = Documents::one(&request.body)?;
     let options = request.options(Some(key.name));
+    let state = request.running()?.store.state();
     let wishes = documents.map(|node| {
-        documents::store(node, key.kind, &options, documents.submission(node, Verb::Update))
+        let submission = documents.submission(node, Verb::Update);
+        documents::store(node, key.kind, (&options, &state), submission)
     });
     request
         .write(
@@ -110,9 +116,23 @@ fn stored_all(request: &Request, verb: Verb) -> Result<(Documents, Vec<Wish>), F
     let documents = Documents::read(&request.body)?;
     required(&documents)?;
     let options = request.options(None);
-    let wishes = documents
-        .map(|node| documents::store(node, kind, &options, documents.submission(node, verb)))?;
+    let state = request.running()?.store.state();
+    let wishes = documents.map(|node| {
+        documents::store(node, kind, (&options, &state), documents.submission(node, verb))
+    })?;
     Ok((documents, wishes))
+}
+
+/// A stored artifact as the client wants to see it.
+fn shown(
+    request: &Request,
+    state: &State,
+    key: &ArtifactKey,
+    references: References,
+) -> Result<Option<Value>, Failure> {
+    let mut document = dsl::representation_with(state, key, references)?;
+    document.iter_mut().for_each(|document| request.finish(document));
+    Ok(document)
 }
 
 fn kind(request: &Request) -> Result<Kind, Failure> {
@@ -133,7 +153,10 @@ fn names(state: &State, kind: Kind, paging: Paging) -> (Vec<&String>, u64) {
         Kind::Blueprint => (paging.slice(state.blueprints().keys()), state.blueprints().len()),
         Kind::Breed => (paging.slice(state.breeds().keys()), state.breeds().len()),
         Kind::Condition => (paging.slice(state.conditions().keys()), state.conditions().len()),
+        Kind::Rewrite => (paging.slice(state.rewrites().keys()), state.rewrites().len()),
+        Kind::Route => (paging.slice(state.routes().keys()), state.routes().len()),
         Kind::Scale => (paging.slice(state.scales().keys()), state.scales().len()),
+        Kind::Template => (paging.slice(state.templates().keys()), state.templates().len()),
         Kind::Deployment => (paging.slice(state.deployments().keys()), state.deployments().len()),
         Kind::Gateway => {
             let names = state.published_gateways().map(|(name, _)| name);
@@ -143,19 +166,11 @@ fn names(state: &State, kind: Kind, paging: Paging) -> (Vec<&String>, u64) {
     (names, total as u64)
 }
 
-/// Expansion of references comes with a later release; it matters for blueprints and breeds only.
-fn refuse_references(request: &Request, kind: Kind) -> Result<(), Failure> {
-    if !matches!(kind, Kind::Blueprint | Kind::Breed) {
-        return Ok(());
-    }
-    for name in ["expand_references", "only_references"] {
-        if request.parameters.boolean(name)? {
-            let detail = format!("parameter '{name}' belongs to a later release of Segue");
-            return Err(Failure::new(ProblemKind::NotSupported, detail)
-                .hint("leave it out to get references as they were written"));
-        }
-    }
-    Ok(())
+/// In which form the client wants to see references.
+fn references(request: &Request) -> Result<References, Failure> {
+    let expand = request.parameters.boolean("expand_references")?;
+    let only = request.parameters.boolean("only_references")?;
+    Ok(References::of(expand, only))
 }
 
 /// How many artifacts of a kind there are.

@@ -87,6 +87,28 @@ pub struct Service {
     pub instances: Vec<Instance>,
 }
 
+impl Cluster {
+    /// The checks of the instances of `service`, one of this cluster's (documents, 2.6): its own, and those of the
+    /// cluster whose port its breed declares and whose path its own leave open; none when its own list is empty. Without
+    /// an own list the cluster's, and without one there the breed's.
+    pub fn effective_health_checks<'a>(&'a self, service: &'a Service) -> Vec<&'a HealthCheck> {
+        let own = service.health_checks.as_deref();
+        let of_cluster = self.health_checks.as_deref();
+        let of_breed = service.breed.health_checks.as_deref().unwrap_or_default();
+        let declared = |check: &&HealthCheck| service.breed.ports.contains_key(&check.port);
+        match (own, of_cluster) {
+            (Some([]), _) => Vec::new(),
+            (Some(own), of_cluster) => {
+                let open = |check: &&HealthCheck| own.iter().all(|other| other.path != check.path);
+                let more = of_cluster.unwrap_or_default().iter().filter(declared).filter(open);
+                own.iter().chain(more).collect()
+            }
+            (None, Some(of_cluster)) => of_cluster.iter().filter(declared).collect(),
+            (None, None) => of_breed.iter().collect(),
+        }
+    }
+}
+
 impl Service {
     /// Whether all is as wanted and meant to stay.
     pub fn is_done(&self) -> bool {

@@ -106,9 +106,33 @@ pub struct Rewrite {
     pub condition: String,
 }
 
+/// A rewrite as a route gives it. In the log a reference is a text, which no rewrite is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum RewriteReference {
+    /// The name of a stored rewrite.
+    Reference(String),
+    /// A rewrite written in place.
+    Inline(Rewrite),
+}
+
+impl RewriteReference {
+    /// The rewrite, when it is written in place.
+    pub fn into_inline(self) -> Option<Rewrite> {
+        match self {
+            Self::Reference(_) => None,
+            Self::Inline(rewrite) => Some(rewrite),
+        }
+    }
+}
+
 /// One way that requests can take.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
+    /// The stored route whose settings this one takes; until it does, it has none of its own. Routes of stored gateways
+    /// are no references.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reference: Option<String>,
     /// Share of the requests; `None` until completed.
     pub weight: Option<Percentage>,
     /// How requests are spread over the targets.
@@ -119,9 +143,16 @@ pub struct Route {
     /// Share of the requests matching a condition; `None` until stored.
     pub condition_strength: Option<Percentage>,
     /// Path changes, in order.
-    pub rewrites: Vec<Rewrite>,
+    pub rewrites: Vec<RewriteReference>,
     /// Free-form content, kept verbatim.
     pub metadata: Metadata,
+}
+
+impl Route {
+    /// A route that takes its settings from the stored route `name`.
+    pub fn reference_to(name: impl Into<String>) -> Self {
+        Self { reference: Some(name.into()), ..Self::default() }
+    }
 }
 
 /// The text of a route's path: 1 to 4 segments separated by `/`, or `[host:port]` for an address outside.

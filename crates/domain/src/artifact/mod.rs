@@ -10,6 +10,7 @@ mod deployment;
 mod gateway;
 mod lookup;
 mod scale;
+mod stored;
 pub mod value;
 
 pub use blueprint::{Blueprint, BlueprintCluster, BlueprintGateway, BlueprintService};
@@ -20,9 +21,12 @@ pub use condition::{
 pub use deployment::{
     Cluster, Deployment, Instance, Intention, Leaving, Phase, PhaseName, Service, Status,
 };
-pub use gateway::{Balance, Gateway, GatewayName, Rewrite, Route, RoutePath, Sticky};
+pub use gateway::{
+    Balance, Gateway, GatewayName, Rewrite, RewriteReference, Route, RoutePath, Sticky,
+};
 pub use lookup::{LookupClass, lookup_name, route_lookup_name, short_hash};
 pub use scale::{Cpu, Memory, NamedScale, Percentage, Scale, ScaleReference, UnitError};
+pub use stored::{NamedRewrite, NamedRoute, Template};
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -44,19 +48,28 @@ pub enum Kind {
     Deployment,
     /// Where traffic enters and how it is spread.
     Gateway,
+    /// How a path changes on the way to the targets.
+    Rewrite,
+    /// One way that requests can take.
+    Route,
     /// How much of a service runs.
     Scale,
+    /// Part of a document, for others to import.
+    Template,
 }
 
 impl Kind {
     /// All kinds, in the order in which they are listed to users.
-    pub const ALL: [Kind; 6] = [
+    pub const ALL: [Kind; 9] = [
         Kind::Blueprint,
         Kind::Breed,
         Kind::Condition,
         Kind::Deployment,
         Kind::Gateway,
+        Kind::Rewrite,
+        Kind::Route,
         Kind::Scale,
+        Kind::Template,
     ];
 
     /// The `kind` of a document: the singular name.
@@ -67,7 +80,10 @@ impl Kind {
             Kind::Condition => "condition",
             Kind::Deployment => "deployment",
             Kind::Gateway => "gateway",
+            Kind::Rewrite => "rewrite",
+            Kind::Route => "route",
             Kind::Scale => "scale",
+            Kind::Template => "template",
         }
     }
 
@@ -79,7 +95,10 @@ impl Kind {
             Kind::Condition => "conditions",
             Kind::Deployment => "deployments",
             Kind::Gateway => "gateways",
+            Kind::Rewrite => "rewrites",
+            Kind::Route => "routes",
             Kind::Scale => "scales",
+            Kind::Template => "templates",
         }
     }
 }

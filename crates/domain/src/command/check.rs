@@ -56,7 +56,8 @@ pub(super) fn external_ports(gateways: &[Gateway]) -> Result<()> {
                 "gateways '{other}' and '{}' share port {}",
                 gateway.name, gateway.port.number
             );
-            return Err(Problem::new(ProblemKind::DuplicateGatewayPort, "/gateways", detail).into());
+            let problem = Problem::new(ProblemKind::DuplicateGatewayPort, "/gateways", detail);
+            return Err(problem.hint("choose another port for one of them").into());
         }
     }
     Ok(())
@@ -121,11 +122,9 @@ fn variables(
         {
             let pointer = format!("{pointer}/environment_variables/{}", escape(name));
             let detail = format!("breed '{}' declares no variable '{name}'", service.breed.name);
-            problems.push(Problem::new(
-                ProblemKind::UnresolvedDependencyInTraitValue,
-                pointer,
-                detail,
-            ));
+            let kind = ProblemKind::UnresolvedDependencyInTraitValue;
+            let problem = Problem::new(kind, pointer, detail);
+            problems.push(problem.hint("declare it in the breed, or leave it out"));
         }
     }
 }
@@ -169,11 +168,9 @@ fn dependencies(
                     "'${alias}.ports.{name}': breed '{}' has no port '{name}'",
                     dependency.breed.name
                 );
-                problems.push(Problem::new(
-                    ProblemKind::UnresolvedDependencyInTraitValue,
-                    pointer,
-                    detail,
-                ));
+                let kind = ProblemKind::UnresolvedDependencyInTraitValue;
+                let problem = Problem::new(kind, pointer, detail);
+                problems.push(problem.hint("write the name of a port that it declares"));
             }
         }
     }
@@ -202,7 +199,8 @@ fn cycles(deployment: &Deployment, problems: &mut Vec<Problem>) {
         if let Some(path) = way_back(deployment, service) {
             let pointer = service_pointer(deployment, cluster, service);
             let detail = format!("dependencies form a cycle: {}", path.join(" -> "));
-            problems.push(Problem::new(ProblemKind::RecursiveDependencies, pointer, detail));
+            let problem = Problem::new(ProblemKind::RecursiveDependencies, pointer, detail);
+            problems.push(problem.hint("take one of the dependencies out"));
         }
     }
 }

@@ -1,11 +1,8 @@
 //! Decides writes to gateways (documents, 6.2): completion, ports, virtual hosts, and what belongs to a deployment.
 
 use super::archive::{archived, blank, gateway as gateway_event, notice, notification};
-use super::prepare::not_found;
-use super::{Context, Rules, Submission, foresee};
-use crate::artifact::{
-    ArtifactKey, Gateway, GatewayName, Kind, Percentage, RouteCondition, RoutePath,
-};
+use super::{Context, Rules, Submission, foresee, references};
+use crate::artifact::{ArtifactKey, Gateway, GatewayName, Kind, Percentage, RoutePath};
 use crate::dsl;
 use crate::event::{Event, Fact, GatewayFact};
 use crate::problem::{Problem, ProblemKind, Problems, Result};
@@ -28,11 +25,11 @@ pub(super) fn store(
             .hint("1 to 4 segments separated by '/'")
     })?;
     let mut gateway = gateway.clone();
+    references::resolve(state, &mut gateway, "")?;
     if let GatewayName::Internal { deployment, cluster, port } = parsed {
         gateway.routes = full_paths(&gateway.routes, deployment, cluster, port);
         check_internal(state, &gateway, deployment)?;
     }
-    resolve_conditions(state, &mut gateway, "")?;
     Problems::check(dsl::condition_problems(&gateway, gateway.port.kind, "").collect())?;
     complete(&mut gateway, rules)?;
     keep_assigned_port(state, &mut gateway);
@@ -46,27 +43,6 @@ pub(super) fn store(
         events.push(Ports::new(state, rules).assign(name, context));
     }
     Ok(events)
-}
-
-/// Puts stored conditions in the place of references to them; `gateway` stands at `pointer`.
-pub(super) fn resolve_conditions(
-    state: &State,
-    gateway: &mut Gateway,
-    pointer: &str,
-) -> Result<()> {
-    let mut problems = Vec::new();
-    for (path, route) in &mut gateway.routes {
-        let Some(RouteCondition::Reference(name)) = &route.condition else { continue };
-        if let Some(stored) = state.conditions().get(name) {
-            let condition = stored.artifact.condition.clone();
-            route.condition = Some(RouteCondition::Inline(condition));
-        } else {
-            let path = dsl::pointer_segment(path.as_str());
-            let pointer = format!("{pointer}/routes/{path}/condition");
-            problems.push(not_found(&pointer, "condition", name));
-        }
-    }
-    Problems::check(problems)
 }
 
 /// Weights, strengths and generated virtual hosts, as a stored gateway has them.

@@ -1,12 +1,12 @@
 //! Merges the clusters of a body into a deployment (runtime, 6.3 to 6.5).
 
 use super::prepare::{PreparedCluster, PreparedService, effective_arguments, own_arguments};
-use super::{Rules, gateways};
+use super::{Rules, gateways, references};
 use crate::artifact::{
     Blueprint, Cluster, Deployment, Gateway, Intention, Metadata, Percentage, Phase, PhaseName,
     Port, PortType, Route, RoutePath, Service, Status, Traits,
 };
-use crate::dsl::{self, printed_variables, split_alias};
+use crate::dsl::{self, pointer_segment, printed_variables, split_alias};
 use crate::problem::{Problem, ProblemKind, Problems, Result};
 use crate::state::{State, satisfying};
 use indexmap::IndexMap;
@@ -89,10 +89,10 @@ pub(super) fn external_gateways(
 ) -> Result<Vec<Gateway>> {
     let mut all = Vec::new();
     for entry in &body.gateways {
-        let pointer = format!("/gateways/{}", entry.key);
+        let pointer = format!("/gateways/{}", pointer_segment(&entry.key));
         let mut gateway = entry.gateway.clone();
         gateway.name = format!("{}/{}", deployment.name, entry.key);
-        gateways::resolve_conditions(state, &mut gateway, &pointer)?;
+        references::resolve(state, &mut gateway, &pointer)?;
         Problems::check(dsl::condition_problems(&gateway, gateway.port.kind, &pointer).collect())?;
         for (path, route) in std::mem::take(&mut gateway.routes) {
             let full = external_path(deployment, &path, &pointer)?;
@@ -317,13 +317,14 @@ fn complete_internal(
     kind: PortType,
     rules: &Rules,
 ) -> Result<()> {
-    let pointer = format!("/clusters/{cluster}/gateways/{port}");
+    let pointer =
+        format!("/clusters/{}/gateways/{}", pointer_segment(cluster), pointer_segment(port));
     if kind == PortType::Tcp && gateway.sticky.is_some() {
         let detail =
             format!("port '{port}' of cluster '{cluster}' is tcp, where nothing can be sticky");
-        return Err(
-            Problem::new(ProblemKind::StickyPortType, format!("{pointer}/sticky"), detail).into()
-        );
+        return Err(Problem::new(ProblemKind::StickyPortType, format!("{pointer}/sticky"), detail)
+            .hint("leave sticky out, or declare the port as http")
+            .into());
     }
     let short = |path: &RoutePath| match path.segments()[..] {
         [_, _, service, _] => RoutePath::parse(service),
@@ -348,7 +349,7 @@ fn external_path(deployment: &Deployment, path: &RoutePath, pointer: &str) -> Re
         return Ok(path.clone());
     }
     let wrong = |detail: String| {
-        let pointer = format!("{pointer}/routes/{}", path.as_str().replace('/', "~1"));
+        let pointer = format!("{pointer}/routes/{}", pointer_segment(path.as_str()));
         Problem::new(ProblemKind::UnresolvedGatewayPort, pointer, detail).hint("write CLUSTER/PORT")
     };
     let segments = path.segments();

@@ -9,6 +9,7 @@ mod deploy;
 mod gateways;
 mod merge;
 mod prepare;
+mod references;
 mod report;
 mod statics;
 mod undeploy;
@@ -18,7 +19,8 @@ pub use report::{Report, Routed, ServiceReport};
 
 use crate::artifact::value::ConfigurationValues;
 use crate::artifact::{
-    Argument, ArtifactKey, Blueprint, Breed, Gateway, NamedCondition, NamedScale, Scale,
+    Argument, ArtifactKey, Blueprint, Breed, Gateway, NamedCondition, NamedRewrite, NamedRoute,
+    NamedScale, Scale, Template,
 };
 use crate::dsl::DeploymentBody;
 use crate::event::{Event, Position, Tags};
@@ -116,6 +118,12 @@ pub enum Artifact {
     Condition(NamedCondition),
     /// A gateway.
     Gateway(Box<Gateway>),
+    /// A rewrite.
+    Rewrite(NamedRewrite),
+    /// A route.
+    Route(Box<NamedRoute>),
+    /// A template.
+    Template(Template),
 }
 
 /// How something was asked for; becomes the archive event.

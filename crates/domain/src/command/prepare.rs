@@ -1,7 +1,6 @@
 //! Prepares the body of a deployment: references are resolved, defaults filled in, rules checked (runtime, 6.2).
 
-use super::Rules;
-use super::gateways::resolve_conditions;
+use super::{Rules, references};
 use crate::artifact::{
     Argument, Blueprint, BlueprintCluster, BlueprintService, Breed, BreedReference, Gateway,
     HealthCheck, Metadata, Scale, ScaleReference, Traits,
@@ -91,7 +90,7 @@ fn prepare_cluster(
     let mut problems = Vec::new();
     let mut services = Vec::new();
     for (index, service) in cluster.services.iter().enumerate() {
-        let pointer = format!("/clusters/{name}/services/{index}");
+        let pointer = format!("/clusters/{}/services/{index}", pointer_segment(name));
         match prepare_service(state, &pointer, service) {
             Ok(service) => services.push(service),
             Err(found) => problems.extend(found.iter().cloned()),
@@ -101,7 +100,7 @@ fn prepare_cluster(
     let mut gateways = cluster.gateways.clone();
     for (port, gateway) in &mut gateways {
         let pointer = format!("{pointer}/{}", pointer_segment(port));
-        if let Err(found) = resolve_conditions(state, gateway, &pointer) {
+        if let Err(found) = references::resolve(state, gateway, &pointer) {
             problems.extend(found.iter().cloned());
         }
     }
@@ -181,9 +180,10 @@ fn named_gateways(
                 let detail = format!("no service of the cluster has a port '{given}'");
                 Err(Problem::new(
                     ProblemKind::UnresolvedGatewayPort,
-                    format!("{pointer}/{given}"),
+                    format!("{pointer}/{}", pointer_segment(given)),
                     detail,
                 )
+                .hint("write the name of a port that a service declares")
                 .into())
             }
         }

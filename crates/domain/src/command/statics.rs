@@ -8,7 +8,7 @@ use crate::event::{Event, Fact, GatewayFact, StaticFact};
 use crate::problem::{Problem, ProblemKind, Result};
 use crate::state::State;
 
-/// Stores a blueprint with its breeds, a breed, a scale or a condition. A write that changes nothing is archived all the same.
+/// Stores what has no rules of its own; a blueprint with its breeds. A write that changes nothing is archived all the same.
 pub(super) fn store(state: &State, store: &Store, context: &Context) -> Vec<Event> {
     let submission = &store.submission;
     match &store.artifact {
@@ -24,6 +24,24 @@ pub(super) fn store(state: &State, store: &Store, context: &Context) -> Vec<Even
             let fact = StaticFact::ConditionStored(condition.clone());
             let stored = state.conditions().get(&condition.name);
             let same = stored.is_some_and(|stored| *stored.artifact == *condition);
+            vec![static_event(fact, same, submission, context)]
+        }
+        Artifact::Rewrite(rewrite) => {
+            let fact = StaticFact::RewriteStored(rewrite.clone());
+            let stored = state.rewrites().get(&rewrite.name);
+            let same = stored.is_some_and(|stored| *stored.artifact == *rewrite);
+            vec![static_event(fact, same, submission, context)]
+        }
+        Artifact::Route(route) => {
+            let fact = StaticFact::RouteStored(route.clone());
+            let stored = state.routes().get(&route.name);
+            let same = stored.is_some_and(|stored| *stored.artifact == **route);
+            vec![static_event(fact, same, submission, context)]
+        }
+        Artifact::Template(template) => {
+            let fact = StaticFact::TemplateStored(template.clone());
+            let stored = state.templates().get(&template.name);
+            let same = stored.is_some_and(|stored| *stored.artifact == *template);
             vec![static_event(fact, same, submission, context)]
         }
         Artifact::Gateway(_) => {
@@ -45,9 +63,13 @@ pub(super) fn delete(state: &State, key: &ArtifactKey, context: &Context) -> Res
             let detail = "a deployment is removed by naming its services";
             return Err(Problem::new(ProblemKind::NotSupported, "", detail).into());
         }
-        Kind::Blueprint | Kind::Breed | Kind::Condition | Kind::Scale => {
-            Fact::Static(StaticFact::Deleted(key.clone()))
-        }
+        Kind::Blueprint
+        | Kind::Breed
+        | Kind::Condition
+        | Kind::Rewrite
+        | Kind::Route
+        | Kind::Scale
+        | Kind::Template => Fact::Static(StaticFact::Deleted(key.clone())),
     };
     Ok(vec![archived(key, &submission, Some(fact), context)])
 }

@@ -97,9 +97,8 @@ fn gateways(fields: &mut Fields<'_>, reading: &mut Reading) -> Vec<BlueprintGate
         let Some(gateway) = external_gateway(&key.text, element.clone(), reading) else { continue };
         if gateways.iter().any(|other| other.key == gateway.key) {
             let detail = format!("two gateways have the key '{}'", gateway.key);
-            reading.refuse(
-                element.problem(ProblemKind::DuplicateGatewayPort, detail).at(Some(element.place)),
-            );
+            let problem = element.problem(ProblemKind::DuplicateGatewayPort, detail);
+            reading.refuse(problem.at(Some(element.place)).hint("choose another port"));
         }
         gateways.push(gateway);
     }
@@ -186,8 +185,8 @@ fn endpoints(
             .and_then(|(cluster, port)| RoutePath::parse(&format!("{cluster}/{port}")));
         let Some(path) = path else {
             let detail = format!("the key '{}' is not of the form cluster.port", key.text);
-            reading
-                .refuse(element.problem(ProblemKind::UnexpectedType, detail).at(Some(key.place)));
+            let problem = element.problem(ProblemKind::UnexpectedType, detail).at(Some(key.place));
+            reading.refuse(problem.hint("write CLUSTER.PORT: 8080"));
             continue;
         };
         let Some(port) = gateway::port(&element, reading) else { continue };

@@ -108,7 +108,9 @@ fn gateway_ports(blueprint: &Blueprint) -> Vec<Problem> {
             if let Some(detail) = unresolved_path(blueprint, path) {
                 let pointer =
                     format!("/gateways/{}/routes/{}", segment(&entry.key), segment(path.as_str()));
-                problems.push(Problem::new(ProblemKind::UnresolvedGatewayPort, pointer, detail));
+                let problem = Problem::new(ProblemKind::UnresolvedGatewayPort, pointer, detail);
+                problems
+                    .push(problem.hint("write CLUSTER/PORT, as the cluster's breeds declare it"));
             }
         }
     }
@@ -137,6 +139,7 @@ fn variables(blueprint: &Blueprint) -> Vec<Problem> {
         let pointer = format!("/environment_variables/{}", segment(key));
         problems.extend(detail.map(|detail| {
             Problem::new(ProblemKind::UnresolvedEnvironmentVariable, pointer, detail)
+                .hint("write CLUSTER.NAME, where a breed of the cluster declares the variable")
         }));
     }
     problems
@@ -197,6 +200,7 @@ fn references(blueprint: &Blueprint) -> Vec<Problem> {
         let detail = parts.iter().find_map(|part| unresolved_reference(blueprint, part));
         problems.extend(detail.map(|detail| {
             Problem::new(ProblemKind::UnresolvedEnvironmentVariable, pointer, detail)
+                .hint("declare it in a breed of that cluster, or write '$$' for a '$'")
         }));
     }
     problems
@@ -315,6 +319,7 @@ fn duplicate_ports(blueprint: &Blueprint) -> Vec<Problem> {
             let detail =
                 format!("another gateway has the port {} already", entry.gateway.port.number);
             Problem::new(ProblemKind::DuplicateGatewayPort, pointer, detail)
+                .hint("choose another port")
         })
         .collect()
 }
@@ -330,6 +335,7 @@ fn internal_ports(blueprint: &Blueprint) -> Vec<Problem> {
         .map(|(_, port, _, pointer)| {
             let detail = format!("no breed of the cluster declares the port '{port}'");
             Problem::new(ProblemKind::UnresolvedGatewayPort, pointer, detail)
+                .hint("write the name of a port that a breed of the cluster declares")
         })
         .collect()
 }
@@ -352,7 +358,9 @@ fn no_service(blueprint: &Blueprint) -> Vec<Problem> {
     if services(blueprint).next().is_some() {
         return Vec::new();
     }
-    vec![Problem::new(ProblemKind::NoService, "/clusters", "there is no service in any cluster")]
+    let problem =
+        Problem::new(ProblemKind::NoService, "/clusters", "there is no service in any cluster");
+    vec![problem.hint("write clusters: {NAME: BREED}")]
 }
 
 fn arguments(blueprint: &Blueprint) -> Vec<Problem> {
@@ -375,6 +383,7 @@ fn unique_breeds(blueprint: &Blueprint) -> Vec<Problem> {
                 format!("{pointer}/breed"),
                 detail,
             )
+            .hint("store the breed a second time under another name")
         })
         .collect()
 }
@@ -384,22 +393,27 @@ fn service_variables(blueprint: &Blueprint) -> Vec<Problem> {
     for (pointer, service) in services(blueprint) {
         let Some(breed) = service.breed.inline() else { continue };
         for (name, value) in &service.environment_variables {
-            let (kind, detail) = if value.is_none() {
+            let (kind, hint, detail) = if value.is_none() {
                 (
                     ProblemKind::MissingEnvironmentVariable,
+                    "give it a value, or leave it out",
                     format!("the variable '{name}' has no value"),
                 )
             } else if declares_variable(breed, name) {
                 continue;
             } else {
                 let detail = format!("the breed '{}' declares no variable '{name}'", breed.name);
-                (ProblemKind::UnresolvedDependencyInTraitValue, detail)
+                let hint = "declare it in the breed, or leave it out";
+                (ProblemKind::UnresolvedDependencyInTraitValue, hint, detail)
             };
-            problems.push(Problem::new(
-                kind,
-                format!("{pointer}/environment_variables/{}", segment(name)),
-                detail,
-            ));
+            problems.push(
+                Problem::new(
+                    kind,
+                    format!("{pointer}/environment_variables/{}", segment(name)),
+                    detail,
+                )
+                .hint(hint),
+            );
         }
     }
     problems
@@ -414,11 +428,9 @@ fn dependencies(blueprint: &Blueprint) -> Vec<Problem> {
             if !names.contains(dependency.name()) {
                 let pointer = format!("{pointer}/dependencies/{}", segment(alias));
                 let detail = format!("no service of the blueprint runs '{}'", dependency.name());
-                problems.push(Problem::new(
-                    ProblemKind::UnresolvedBreedDependency,
-                    pointer,
-                    detail,
-                ));
+                let problem = Problem::new(ProblemKind::UnresolvedBreedDependency, pointer, detail);
+                let hint = format!("add a cluster with the breed '{}'", dependency.name());
+                problems.push(problem.hint(hint));
             }
         }
     }
@@ -449,7 +461,8 @@ fn recursion(blueprint: &Blueprint) -> Vec<Problem> {
                 let pointer = breeds.get(name).map_or("", |(pointer, _)| pointer);
                 let pointer = format!("{pointer}/dependencies/{}", segment(alias));
                 let detail = format!("'{target}' depends on itself by way of '{name}'");
-                problems.push(Problem::new(ProblemKind::RecursiveDependencies, pointer, detail));
+                let problem = Problem::new(ProblemKind::RecursiveDependencies, pointer, detail);
+                problems.push(problem.hint("take one of the dependencies out"));
             } else if !done.contains(target) {
                 path.push((target, 0));
             }

@@ -78,6 +78,7 @@ fn port_values(breed: &Breed, pointer: &str) -> Vec<Problem> {
                 pointer,
                 format!("the port '{name}' has no value"),
             )
+            .hint(format!("write {name}: 8080/http"))
         })
         .collect()
 }
@@ -92,6 +93,7 @@ fn constant_values(breed: &Breed, pointer: &str) -> Vec<Problem> {
                 pointer,
                 format!("the constant '{name}' has no value"),
             )
+            .hint(format!("write {name}: VALUE"))
         })
         .collect()
 }
@@ -122,6 +124,7 @@ fn trait_values(breed: &Breed, pointer: &str) -> Vec<Problem> {
                 format!("{pointer}{place}"),
                 detail,
             )
+            .hint("declare it under 'dependencies', or write '$$' for a '$'")
         }));
     }
     problems
@@ -191,7 +194,8 @@ fn descend<'b>(
         let name = dependency.name();
         if path.contains(&name) {
             let detail = format!("'{name}' depends on itself: {} -> {name}", path.join(" -> "));
-            problems.push(Problem::new(ProblemKind::RecursiveDependencies, pointer, detail));
+            let problem = Problem::new(ProblemKind::RecursiveDependencies, pointer, detail);
+            problems.push(problem.hint("take one of the dependencies out"));
         } else if let BreedReference::Inline(inner) = dependency {
             path.push(name);
             descend(inner, &pointer, path, problems);

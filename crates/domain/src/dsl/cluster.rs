@@ -188,7 +188,8 @@ pub(super) fn inner_map<'n>(element: &Element<'n>, reading: &mut Reading) -> Opt
     }
     let path = element.pointer.trim_start_matches('/');
     let detail = format!("'{path}' is a map here, found {}", element.node.describe());
-    reading.refuse(element.problem(ProblemKind::UnexpectedInnerElement, detail));
+    let problem = element.problem(ProblemKind::UnexpectedInnerElement, detail);
+    reading.refuse(problem.hint("write a map"));
     None
 }
 
@@ -223,7 +224,8 @@ fn internal_gateways(
         if entry.is_null() {
             let detail = format!("'{}' is required", entry.pointer.trim_start_matches('/'));
             let problem = Problem::new(ProblemKind::MissingPathValue, &entry.pointer, detail);
-            reading.refuse(problem.at(Some(entry.place)));
+            let problem = problem.at(Some(entry.place));
+            reading.refuse(problem.hint("write the gateway, such as {routes: {BREED: {}}}"));
             continue;
         }
         let canonical = format!("{}/{}", element.canonical, pointer_segment(&port));

@@ -57,7 +57,8 @@ pub(super) fn trait_elements<'n>(
         if value.is_map() || value.is_list() {
             let detail =
                 format!("'{}' takes a single value, found {}", key.text, value.node.describe());
-            reading.refuse(value.problem(ProblemKind::MalformedTrait, detail));
+            let problem = value.problem(ProblemKind::MalformedTrait, detail);
+            reading.refuse(problem.hint(format!("write {}: VALUE", key.text)));
             continue;
         }
         let name = match alias {
@@ -123,6 +124,7 @@ pub(super) fn argument_value_problems(arguments: &[Argument], pointer: &str) -> 
         .map(|(index, argument)| {
             let detail = format!("'privileged' is true or false, not '{}'", argument.value);
             Problem::new(ProblemKind::InvalidArgumentValue, format!("{pointer}/{index}"), detail)
+                .hint("write privileged: true or privileged: false")
         })
         .collect()
 }
@@ -226,6 +228,7 @@ pub(super) fn health_check_problems(
             let pointer = format!("{pointer}/{index}/port");
             let detail = format!("no breed here declares the port '{}'", check.port);
             Problem::new(ProblemKind::UnresolvedPortReference, pointer, detail)
+                .hint("write the name of a port that the breed declares")
         })
         .collect()
 }

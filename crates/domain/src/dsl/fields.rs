@@ -29,7 +29,17 @@ pub(super) fn scalar_text(element: &Element<'_>) -> Option<String> {
 
 /// A general name.
 pub(super) fn general_name(element: &Element<'_>, name: &str, reading: &mut Reading) -> bool {
-    let is_legal = artifact::is_general_name(name);
+    name_where(element, name, artifact::is_general_name, reading)
+}
+
+/// A name that is legal where `is_legal` says so.
+pub(super) fn name_where(
+    element: &Element<'_>,
+    name: &str,
+    is_legal: fn(&str) -> bool,
+    reading: &mut Reading,
+) -> bool {
+    let is_legal = is_legal(name);
     if !is_legal {
         let detail = format!("'{name}' is no name");
         let hint = "a name has one or more characters and no white space, '/', '[' or ']'";
@@ -172,9 +182,20 @@ pub(super) fn reference(
     tolerated: &[&'static str],
     reading: &mut Reading,
 ) -> Reference {
+    reference_where(element, tolerated, artifact::is_general_name, reading)
+}
+
+/// Whether `element` is a reference to something whose names `is_legal` knows.
+pub(super) fn reference_where(
+    element: &Element<'_>,
+    tolerated: &[&'static str],
+    is_legal: fn(&str) -> bool,
+    reading: &mut Reading,
+) -> Reference {
     use super::reader::Fields;
     if let Some(name) = element.plain_text() {
-        return Reference::To(general_name(element, name, reading).then(|| name.to_owned()));
+        let is_name = name_where(element, name, is_legal, reading);
+        return Reference::To(is_name.then(|| name.to_owned()));
     }
     if !element.is_map() {
         return Reference::No;
@@ -187,7 +208,7 @@ pub(super) fn reference(
     let target = fields.take(if short { "ref" } else { "reference" }, reading);
     let name = target.and_then(|target| {
         let name = text(&target, reading)?;
-        general_name(&target, &name, reading).then_some(name)
+        name_where(&target, &name, is_legal, reading).then_some(name)
     });
     if short && long {
         let same = fields.take("reference", reading).map(|other| (scalar_text(&other), other));

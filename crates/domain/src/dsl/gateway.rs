@@ -116,11 +116,13 @@ pub(super) fn sticky_problem(gateway: &Gateway, kind: PortType, pointer: &str) -
     (kind == PortType::Tcp && gateway.sticky.is_some()).then(|| {
         let detail = "a tcp gateway cannot be sticky, since stickiness needs a cookie";
         Problem::new(ProblemKind::StickyPortType, format!("{pointer}/sticky"), detail)
+            .hint("leave sticky out, or declare the port as http")
     })
 }
 
 fn sticky(element: &Element<'_>, reading: &mut Reading) -> Option<Sticky> {
     match fields::scalar_text(element).map(|text| text.to_lowercase()).as_deref() {
+        Some("none") => None,
         Some("route") => Some(Sticky::Route),
         Some("instance") => Some(Sticky::Instance),
         _ => {
@@ -144,7 +146,8 @@ fn virtual_hosts(element: &Element<'_>, reading: &mut Reading) -> Vec<String> {
         .and_then(|items| items.iter().map(|item| item.plain_text().map(str::to_owned)).collect());
     hosts.unwrap_or_else(|| {
         let detail = "virtual hosts are a list of host names";
-        reading.refuse(element.problem(ProblemKind::IllegalGatewayVirtualHosts, detail));
+        let problem = element.problem(ProblemKind::IllegalGatewayVirtualHosts, detail);
+        reading.refuse(problem.hint("write virtual_hosts: [shop.example]"));
         Vec::new()
     })
 }

@@ -10,20 +10,25 @@ mod breed;
 mod breed_rules;
 mod cluster;
 mod common;
+mod compose;
 mod condition;
 mod deployment;
 mod event;
 mod event_time;
+mod expand;
 mod fields;
 mod gateway;
+mod import;
 mod parse;
 mod reader;
 mod representation;
+mod rewrite;
 mod routes;
 mod scalar;
 mod scale;
 pub mod schema;
 mod spelling;
+mod template;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -33,21 +38,26 @@ mod write_deployment;
 pub use blueprint::read_blueprint;
 pub use breed::read_breed;
 pub use common::split_alias;
+pub use compose::{Composed, read_compose};
 pub use condition::read_condition;
 pub use deployment::{DeploymentBody, read_deployment_body};
 pub use event::{EventQuery, PostedEvent, read_event_query, read_posted_event};
+pub use expand::{References, representation_with};
 pub use gateway::read_gateway;
+pub use import::import;
 pub use parse::{Limits, parse};
 pub(crate) use representation::printed_variables;
 pub use representation::{representation, representation_as_blueprint};
+pub use rewrite::{read_rewrite, rewrite};
 pub(crate) use routes::condition_problems;
-pub use routes::{complete_weights, rewrite};
+pub use routes::{complete_weights, read_route};
 pub use scale::{read_inline_scale, read_scale};
+pub use template::read_template;
 pub(crate) use tree::pointer_segment;
 pub use tree::{Key, Node, Scalar, ScalarKind, Spelling, Value};
 pub use write::{
     GatewayView, TargetView, write_blueprint, write_breed, write_condition, write_gateway,
-    write_inline_scale, write_scale,
+    write_inline_scale, write_rewrite, write_route, write_scale, write_template,
 };
 pub use write_deployment::{
     DeploymentView, ExternalGatewayView, write_deployment, write_deployment_as_blueprint,
@@ -103,7 +113,8 @@ pub fn document(text: &str) -> Result<Node> {
         Err(documents) => {
             let detail = format!("one document is expected here, found {count}");
             let place = documents.get(1).map(|document| document.place);
-            Err(Problem::new(ProblemKind::UnexpectedType, "", detail).at(place).into())
+            let problem = Problem::new(ProblemKind::UnexpectedType, "", detail).at(place);
+            Err(problem.hint("send one document at a time").into())
         }
     }
 }
@@ -144,4 +155,4 @@ pub fn document_key(node: &Node) -> Result<(Option<Kind>, Option<String>)> {
 }
 
 /// Kinds of the full language that this release does not know yet.
-const LATER_KINDS: [&str; 6] = ["escalation", "rewrite", "route", "sla", "template", "workflow"];
+const LATER_KINDS: [&str; 3] = ["escalation", "sla", "workflow"];

@@ -160,6 +160,20 @@ impl<'n> Fields<'n> {
         element
     }
 
+    /// Takes `name`, or its `synonym`; the absence of both is a problem.
+    pub fn require_either(
+        &mut self,
+        name: &'static str,
+        synonym: &'static str,
+        reading: &mut Reading,
+    ) -> Option<Element<'n>> {
+        let element = self.take_either(name, synonym, reading);
+        if element.is_none() {
+            reading.missing(&self.element, name, self.misspelt(name));
+        }
+        element
+    }
+
     /// The key that somebody may have meant as `name`: one that nobody took, and that is spelt almost so.
     fn misspelt(&self, name: &'static str) -> Option<&'n Key> {
         let open = self.entries.iter().filter(|entry| !entry.is_taken).map(|entry| entry.key);
@@ -188,14 +202,16 @@ impl<'n> Fields<'n> {
             let expected: Vec<_> =
                 kinds.iter().map(|kind| format!("'{}'", kind.singular())).collect();
             let detail = format!("the kind here is {}", expected.join(" or "));
-            reading.kinds.push(element.problem(ProblemKind::InconsistentArtifactKind, detail));
+            let problem = element.problem(ProblemKind::InconsistentArtifactKind, detail);
+            reading.kinds.push(
+                problem.hint(format!("write {}, or leave 'kind' out", expected.join(" or "))),
+            );
         }
     }
 
     /// Takes what is tolerated at the top of an artifact, and gives its metadata.
     pub fn top(&mut self, kinds: &[Kind], reading: &mut Reading) -> Metadata {
         self.kind(kinds, reading);
-        self.not_supported("import", reading);
         self.metadata(reading)
     }
 
@@ -203,7 +219,8 @@ impl<'n> Fields<'n> {
     pub fn metadata(&mut self, reading: &mut Reading) -> Metadata {
         let Some(element) = self.take("metadata", reading) else { return Metadata::new() };
         fields::json_map(&element).unwrap_or_else(|| {
-            reading.refuse(element.problem(ProblemKind::UnsupportedMetadata, "metadata is a map"));
+            let problem = element.problem(ProblemKind::UnsupportedMetadata, "metadata is a map");
+            reading.refuse(problem.hint("write metadata: {KEY: VALUE}"));
             Metadata::new()
         })
     }
@@ -220,9 +237,17 @@ impl<'n> Fields<'n> {
         let name = fields::text(&element, reading)?;
         if let Some(expected) = expected.filter(|expected| *expected != name) {
             let detail = format!("the name is '{name}', but the path says '{expected}'");
-            reading.refuse(element.problem(ProblemKind::InconsistentArtifactName, detail));
+            let problem = element.problem(ProblemKind::InconsistentArtifactName, detail);
+            reading
+                .refuse(problem.hint("leave the name out, or send the document to its own path"));
         }
         Some((name, element))
+    }
+
+    /// Takes `name`, which is a general name.
+    pub fn general_name(&mut self, reading: &mut Reading) -> Option<String> {
+        let (name, element) = self.name(reading)?;
+        fields::general_name(&element, &name, reading).then_some(name)
     }
 
     /// Moves all keys but `kept` into fields of their own.
@@ -248,6 +273,15 @@ impl<'n> Fields<'n> {
         self.entries.iter().filter(|entry| entry.node.value != Value::Null).count()
     }
 
+    /// What to write instead of `key`, which is not known.
+    fn instead_of(&self, key: &str) -> String {
+        match closest(key, &self.known) {
+            Some(known) => format!("did you mean '{known}'?"),
+            None if self.known.is_empty() => "leave it out".to_owned(),
+            None => format!("leave it out; known here are {}", self.known.join(", ")),
+        }
+    }
+
     /// Reports the keys that nobody took.
     pub fn close(self, reading: &mut Reading) {
         for entry in
@@ -258,8 +292,7 @@ impl<'n> Fields<'n> {
             let detail = format!("'{key}' is not known here");
             let mut problem = Problem::new(ProblemKind::UnexpectedElement, pointer, detail)
                 .at(Some(entry.key.place));
-            problem.hint =
-                closest(key, &self.known).map(|known| format!("did you mean '{known}'?"));
+            problem.hint = Some(self.instead_of(key));
             reading.unknown.push(problem);
         }
     }
@@ -333,7 +366,8 @@ impl<'o> Reading<'o> {
         } else {
             format!("'{path}' takes {expected}, found {found}")
         };
-        self.refuse(element.problem(ProblemKind::UnexpectedType, detail));
+        let problem = element.problem(ProblemKind::UnexpectedType, detail);
+        self.refuse(problem.hint(format!("write {expected}")));
     }
 
     /// Reports that `name` is absent; `misspelt` is the key that may have been meant as it.
@@ -342,8 +376,10 @@ impl<'o> Reading<'o> {
         let detail = format!("'{}' is required", &pointer[1..]);
         let mut problem = Problem::new(ProblemKind::MissingPathValue, pointer, detail);
         problem.place = Some(misspelt.map_or(parent.place, |key| key.place));
-        problem.hint =
-            misspelt.map(|key| format!("'{}' is not known here; did you mean '{name}'?", key.text));
+        problem.hint = Some(misspelt.map_or_else(
+            || format!("add '{name}'"),
+            |key| format!("'{}' is not known here; did you mean '{name}'?", key.text),
+        ));
         self.refuse(problem);
     }
 

@@ -3,7 +3,7 @@
 use super::{
     DeploymentView, ExternalGatewayView, GatewayView, TargetView, split_alias, write_blueprint,
     write_breed, write_condition, write_deployment, write_deployment_as_blueprint, write_gateway,
-    write_scale,
+    write_rewrite, write_route, write_scale, write_template,
 };
 use crate::artifact::{
     ArtifactKey, Deployment, Gateway, GatewayName, Kind, Leaving, LookupClass, RoutePath, Traits,
@@ -22,7 +22,12 @@ pub fn representation(state: &State, key: &ArtifactKey) -> Option<Value> {
         Kind::Condition => {
             state.conditions().get(name).map(|stored| write_condition(&stored.artifact))
         }
+        Kind::Rewrite => state.rewrites().get(name).map(|stored| write_rewrite(&stored.artifact)),
+        Kind::Route => state.routes().get(name).map(|stored| write_route(&stored.artifact)),
         Kind::Scale => state.scales().get(name).map(|stored| write_scale(&stored.artifact)),
+        Kind::Template => {
+            state.templates().get(name).map(|stored| write_template(&stored.artifact))
+        }
         Kind::Gateway => {
             let stored = state.gateways().get(name).filter(|stored| stored.published)?;
             Some(write_gateway(&stored.gateway, &gateway_view(state, stored)))

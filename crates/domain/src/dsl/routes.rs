@@ -1,22 +1,45 @@
 //! The reader of routes and the completion of their weights (documents, sections 6.1 and 7).
 
 use super::{
+    Options,
     common::refuse_name_without_reference,
-    condition, fields,
+    condition,
+    fields::{self, Reference},
     reader::{Element, Fields, Reading},
-    tree::pointer_segment,
+    rewrite,
+    tree::{Node, pointer_segment},
 };
 use crate::{
     artifact::{
-        Balance, Gateway, Percentage, PortType, Rewrite, Route, RouteCondition, RoutePath,
-        is_general_name,
+        Balance, Gateway, Kind, Metadata, NamedRoute, Percentage, PortType, Route, RouteCondition,
+        RoutePath, is_general_name,
     },
-    problem::{Problem, ProblemKind},
+    problem::{Problem, ProblemKind, Result as Reads},
 };
 use indexmap::IndexMap;
 
 /// Routes by path, in document order.
 pub type Routes = IndexMap<RoutePath, Route>;
+
+/// Reads a stored route.
+pub fn read_route(node: &Node, options: &Options) -> Reads<NamedRoute> {
+    let mut reading = Reading::new(options);
+    let route = Fields::open(&Element::root(node), &mut reading).and_then(|mut fields| {
+        let name = fields.name(&mut reading).and_then(|(name, element)| {
+            fields::name_where(&element, &name, is_route_name, &mut reading).then_some(name)
+        });
+        let metadata = fields.top(&[Kind::Route], &mut reading);
+        let route = body(fields, &mut reading);
+        Some(NamedRoute { name: name?, metadata, route })
+    });
+    reading.finish(route)
+}
+
+/// Whether `name` is the name of a stored route: a general one, or an address outside in brackets.
+fn is_route_name(name: &str) -> bool {
+    let path = RoutePath::parse(name);
+    is_general_name(name) || path.is_some_and(|path| path.external().is_some())
+}
 
 /// Gives the routes without weight their share of what the others leave: each the rounded-down part, the last of them
 /// the remainder too. The problem has no pointer; it is the caller who knows where the routes stand.
@@ -79,14 +102,6 @@ fn sum(routes: &Routes) -> u32 {
 
 fn percentage(value: u32) -> Option<Percentage> {
     u8::try_from(value).ok().and_then(Percentage::new)
-}
-
-/// Reads the text of a rewrite, `NEW_PATH if CONDITION`; the last ` if ` splits.
-pub fn rewrite(text: &str) -> Option<Rewrite> {
-    let at = text.to_ascii_lowercase().rfind(" if ")?;
-    let (path, condition) = (&text[..at], &text[at + 4..]);
-    (!path.trim().is_empty() && !condition.trim().is_empty())
-        .then(|| Rewrite { path: path.to_owned(), condition: condition.to_owned() })
 }
 
 /// The routes of a gateway in any of their forms.
@@ -163,8 +178,8 @@ fn path(text: &str, element: &Element<'_>, reading: &mut Reading) -> Option<Rout
         return None;
     };
     if path.external().is_none() && !path.segments().into_iter().all(is_general_name) {
-        reading
-            .refuse(problem(ProblemKind::IllegalName, format!("'{text}' is no path of a route")));
+        let problem = problem(ProblemKind::IllegalName, format!("'{text}' is no path of a route"));
+        reading.refuse(problem.hint("names have no white space, '[' and ']'"));
         return None;
     }
     Some(path)
@@ -178,18 +193,20 @@ fn route(element: &Element<'_>, reading: &mut Reading) -> Option<Route> {
             .refuse(problem.at(Some(element.place)).hint("write {} for a route without settings"));
         return None;
     }
-    if element.plain_text().is_some() {
-        reading.not_supported(element, "references to stored routes");
-        return None;
+    match fields::reference_where(element, &["name"], is_route_name, reading) {
+        Reference::To(name) => name.map(Route::reference_to),
+        Reference::No => {
+            let mut fields = Fields::open(element, reading)?;
+            refuse_name_without_reference(&mut fields, reading);
+            fields.ignore(&["kind"], reading);
+            let metadata = fields.metadata(reading);
+            Some(Route { metadata, ..body(fields, reading) })
+        }
     }
-    let mut fields = Fields::open(element, reading)?;
-    if fields.has("ref") || fields.has("reference") {
-        reading.not_supported(element, "references to stored routes");
-        return None;
-    }
-    refuse_name_without_reference(&mut fields, reading);
-    fields.ignore(&["kind"], reading);
-    let metadata = fields.metadata(reading);
+}
+
+/// What stored routes and those of gateways share; name and metadata are left to the caller.
+fn body(mut fields: Fields<'_>, reading: &mut Reading) -> Route {
     let weight =
         fields.take("weight", reading).and_then(|weight| fields::percentage(&weight, reading));
     let balance =
@@ -199,46 +216,10 @@ fn route(element: &Element<'_>, reading: &mut Reading) -> Option<Route> {
         .and_then(|condition| condition::route_condition(&condition, reading));
     let strength = fields.take("condition_strength", reading);
     let condition_strength = strength.and_then(|strength| fields::percentage(&strength, reading));
-    let rewrites = rewrites(&mut fields, reading);
+    let rewrites = rewrite::rewrites(&mut fields, reading);
     fields.ignore(&["lookup_name", "targets"], reading);
     fields.close(reading);
     let balance = balance.map_or_else(Balance::default, Balance);
-    Some(Route { weight, balance, condition, condition_strength, rewrites, metadata })
-}
-
-fn rewrites(fields: &mut Fields<'_>, reading: &mut Reading) -> Vec<Rewrite> {
-    let Some(element) = fields.take("rewrites", reading) else { return Vec::new() };
-    let elements = if element.is_map() {
-        vec![element]
-    } else if let Some(items) = element.items(reading) {
-        items
-    } else {
-        reading.wrong_type(&element, "a list of rewrites");
-        return Vec::new();
-    };
-    elements.iter().filter_map(|element| one_rewrite(element, reading)).collect()
-}
-
-fn one_rewrite(element: &Element<'_>, reading: &mut Reading) -> Option<Rewrite> {
-    if element.plain_text().is_some() {
-        reading.not_supported(element, "references to stored rewrites");
-        return None;
-    }
-    let mut fields = Fields::open(element, reading)?;
-    if fields.has("ref") || fields.has("reference") {
-        reading.not_supported(element, "references to stored rewrites");
-        return None;
-    }
-    refuse_name_without_reference(&mut fields, reading);
-    let path = fields.require("path", reading);
-    fields.close(reading);
-    let path = path?;
-    let text = fields::text(&path, reading)?;
-    let rewrite = rewrite(&text);
-    if rewrite.is_none() {
-        let problem =
-            path.problem(ProblemKind::UnsupportedPathRewrite, format!("'{text}' is no rewrite"));
-        reading.refuse(problem.hint("write NEW_PATH if CONDITION"));
-    }
-    rewrite
+    let metadata = Metadata::new();
+    Route { reference: None, weight, balance, condition, condition_strength, rewrites, metadata }
 }

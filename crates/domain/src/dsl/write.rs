@@ -4,10 +4,12 @@
 
 use crate::artifact::{
     Argument, Blueprint, BlueprintCluster, BlueprintService, Breed, BreedReference, Cpu, Gateway,
-    HealthCheck, LookupClass, Metadata, PortType, Route, RoutePath, Scale, ScaleReference, Sticky,
-    Traits, lookup_name, route_lookup_name,
+    HealthCheck, LookupClass, Metadata, PortType, Rewrite, RewriteReference, Route, RoutePath,
+    Scale, ScaleReference, Sticky, Traits, lookup_name, route_lookup_name,
 };
-use crate::artifact::{NamedCondition, NamedScale, RouteCondition};
+use crate::artifact::{
+    NamedCondition, NamedRewrite, NamedRoute, NamedScale, RouteCondition, Template,
+};
 use indexmap::IndexMap;
 use serde_json::{Map, Value as Json, json};
 
@@ -81,6 +83,27 @@ pub fn write_inline_scale(scale: &Scale) -> Json {
 pub fn write_condition(condition: &NamedCondition) -> Json {
     let mut out = head(&condition.name, "condition", &condition.metadata);
     out.insert("condition".into(), condition.condition.text().into());
+    out.into()
+}
+
+/// Prints a stored route.
+pub fn write_route(route: &NamedRoute) -> Json {
+    let mut out = head(&route.name, "route", &route.metadata);
+    out.extend(self::route(lookup_name(LookupClass::Route, &route.name), &route.route));
+    out.into()
+}
+
+/// Prints a stored rewrite.
+pub fn write_rewrite(rewrite: &NamedRewrite) -> Json {
+    let mut out = head(&rewrite.name, "rewrite", &rewrite.metadata);
+    out.insert("path".into(), rewrite_path(&rewrite.rewrite).into());
+    out.into()
+}
+
+/// Prints a template.
+pub fn write_template(template: &Template) -> Json {
+    let mut out = head(&template.name, "template", &template.metadata);
+    out.insert("definition".into(), template.definition.clone().into());
     out.into()
 }
 
@@ -175,18 +198,23 @@ pub(super) fn anonymous_gateway(gateway: &Gateway) -> Map<String, Json> {
     out
 }
 
-/// A route without targets.
+/// A route without targets; a reference is nothing else.
 pub(super) fn route(lookup_name: String, route: &Route) -> Map<String, Json> {
     let mut out = Map::new();
+    if let Some(name) = &route.reference {
+        out.insert("ref".into(), name.clone().into());
+        return out;
+    }
     out.insert("lookup_name".into(), lookup_name.into());
     out.insert("weight".into(), route.weight.map(|weight| weight.to_string()).into());
     out.insert("balance".into(), route.balance.0.clone().into());
     out.insert("condition".into(), route.condition.as_ref().map(route_condition).into());
     let strength = route.condition_strength.map(|strength| strength.to_string());
     out.insert("condition_strength".into(), strength.into());
-    let rewrites = route.rewrites.iter();
-    let rewrites = rewrites
-        .map(|rewrite| json!({"path": format!("{} if {}", rewrite.path, rewrite.condition)}));
+    let rewrites = route.rewrites.iter().map(|rewrite| match rewrite {
+        RewriteReference::Reference(name) => json!({ "ref": name }),
+        RewriteReference::Inline(rewrite) => json!({ "path": rewrite_path(rewrite) }),
+    });
     out.insert("rewrites".into(), rewrites.collect());
     out
 }
@@ -196,6 +224,10 @@ fn route_condition(condition: &RouteCondition) -> Json {
         RouteCondition::Inline(condition) => json!({"condition": condition.text()}),
         RouteCondition::Reference(name) => json!({"ref": name}),
     }
+}
+
+fn rewrite_path(rewrite: &Rewrite) -> String {
+    format!("{} if {}", rewrite.path, rewrite.condition)
 }
 
 fn target(target: &TargetView) -> Json {

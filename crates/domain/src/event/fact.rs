@@ -1,8 +1,8 @@
 //! What events change in the state. Facts are the frozen vocabulary of the log: add, never rename or reuse.
 
 use crate::artifact::{
-    ArtifactKey, Blueprint, Breed, Deployment, Gateway, Instance, Kind, NamedCondition, NamedScale,
-    Phase,
+    ArtifactKey, Blueprint, Breed, Deployment, Gateway, Instance, Kind, NamedCondition,
+    NamedRewrite, NamedRoute, NamedScale, Phase, Template,
 };
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
@@ -42,6 +42,12 @@ pub enum StaticFact {
     ScaleStored(NamedScale),
     /// A condition was created or replaced.
     ConditionStored(NamedCondition),
+    /// A rewrite was created or replaced.
+    RewriteStored(NamedRewrite),
+    /// A route was created or replaced.
+    RouteStored(Box<NamedRoute>),
+    /// A template was created or replaced.
+    TemplateStored(Template),
     /// An artifact was removed.
     Deleted(ArtifactKey),
 }
@@ -152,6 +158,11 @@ impl StaticFact {
             StaticFact::ScaleStored(scale) => ArtifactKey::new(Kind::Scale, &scale.name),
             StaticFact::ConditionStored(condition) => {
                 ArtifactKey::new(Kind::Condition, &condition.name)
+            }
+            StaticFact::RewriteStored(rewrite) => ArtifactKey::new(Kind::Rewrite, &rewrite.name),
+            StaticFact::RouteStored(route) => ArtifactKey::new(Kind::Route, &route.name),
+            StaticFact::TemplateStored(template) => {
+                ArtifactKey::new(Kind::Template, &template.name)
             }
             StaticFact::Deleted(key) => key.clone(),
         }

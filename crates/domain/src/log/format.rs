@@ -305,7 +305,10 @@ pub(super) fn revision_key(artifact: &ArtifactKey) -> Vec<u8> {
         Kind::Condition => b'c',
         Kind::Deployment => b'd',
         Kind::Gateway => b'g',
+        Kind::Rewrite => b'w',
+        Kind::Route => b'o',
         Kind::Scale => b's',
+        Kind::Template => b't',
     };
     [&[letter], artifact.name.as_bytes()].concat()
 }
@@ -319,7 +322,10 @@ pub(super) fn revision_artifact(key: &[u8]) -> Option<ArtifactKey> {
         b'c' => Kind::Condition,
         b'd' => Kind::Deployment,
         b'g' => Kind::Gateway,
+        b'w' => Kind::Rewrite,
+        b'o' => Kind::Route,
         b's' => Kind::Scale,
+        b't' => Kind::Template,
         _ => return None,
     };
     Some(ArtifactKey::new(kind, std::str::from_utf8(name).ok()?))
@@ -438,7 +444,7 @@ mod tests {
     fn keys_are_frozen() {
         assert_eq!(record_key(Position(258)), [0, 0, 0, 0, 0, 0, 1, 2]);
         let letters = Kind::ALL.map(|kind| revision_key(&ArtifactKey::new(kind, "n"))[0]);
-        assert_eq!(&letters, b"brcdgs");
+        assert_eq!(&letters, b"brcdgwost");
         for kind in Kind::ALL {
             let key = ArtifactKey::new(kind, "web:1.0");
             assert_eq!(revision_artifact(&revision_key(&key)), Some(key));

@@ -11,7 +11,8 @@ pub use gateways::StoredGateway;
 pub use resolve::satisfying;
 
 use crate::artifact::{
-    Blueprint, Breed, Deployment, Gateway, GatewayName, NamedCondition, NamedScale,
+    Blueprint, Breed, Deployment, Gateway, GatewayName, NamedCondition, NamedRewrite, NamedRoute,
+    NamedScale, Template,
 };
 use crate::event::{Fact, Origin, Position, Record};
 use imbl::OrdMap;
@@ -29,6 +30,9 @@ pub struct State {
     breeds: OrdMap<String, Stored<Breed>>,
     scales: OrdMap<String, Stored<NamedScale>>,
     conditions: OrdMap<String, Stored<NamedCondition>>,
+    rewrites: OrdMap<String, Stored<NamedRewrite>>,
+    routes: OrdMap<String, Stored<NamedRoute>>,
+    templates: OrdMap<String, Stored<Template>>,
     gateways: OrdMap<String, StoredGateway>,
     deployments: OrdMap<String, Stored<Deployment>>,
     /// The last port of the pool that was given away; the search for the next one goes on from here.
@@ -88,6 +92,21 @@ impl State {
     /// The stored conditions by name.
     pub fn conditions(&self) -> &OrdMap<String, Stored<NamedCondition>> {
         &self.conditions
+    }
+
+    /// The stored rewrites by name.
+    pub fn rewrites(&self) -> &OrdMap<String, Stored<NamedRewrite>> {
+        &self.rewrites
+    }
+
+    /// The stored routes by name.
+    pub fn routes(&self) -> &OrdMap<String, Stored<NamedRoute>> {
+        &self.routes
+    }
+
+    /// The stored templates by name.
+    pub fn templates(&self) -> &OrdMap<String, Stored<Template>> {
+        &self.templates
     }
 
     /// All gateways by name, those that are not published yet included.

@@ -20,6 +20,15 @@ impl State {
             StaticFact::ConditionStored(condition) => {
                 self.conditions.insert(condition.name.clone(), Stored::new(at, condition.clone()));
             }
+            StaticFact::RewriteStored(rewrite) => {
+                self.rewrites.insert(rewrite.name.clone(), Stored::new(at, rewrite.clone()));
+            }
+            StaticFact::RouteStored(route) => {
+                self.routes.insert(route.name.clone(), Stored::new(at, (**route).clone()));
+            }
+            StaticFact::TemplateStored(template) => {
+                self.templates.insert(template.name.clone(), Stored::new(at, template.clone()));
+            }
             StaticFact::Deleted(key) => self.delete(key),
         }
     }
@@ -53,7 +62,10 @@ impl State {
             Kind::Condition => self.conditions.get(name).map(|stored| stored.revision),
             Kind::Deployment => self.deployments.get(name).map(|stored| stored.revision),
             Kind::Gateway => self.gateways.get(name).map(|stored| stored.revision),
+            Kind::Rewrite => self.rewrites.get(name).map(|stored| stored.revision),
+            Kind::Route => self.routes.get(name).map(|stored| stored.revision),
             Kind::Scale => self.scales.get(name).map(|stored| stored.revision),
+            Kind::Template => self.templates.get(name).map(|stored| stored.revision),
         }
     }
 
@@ -64,7 +76,10 @@ impl State {
             Kind::Condition => drop(self.conditions.remove(&key.name)),
             Kind::Deployment => drop(self.deployments.remove(&key.name)),
             Kind::Gateway => drop(self.gateways.remove(&key.name)),
+            Kind::Rewrite => drop(self.rewrites.remove(&key.name)),
+            Kind::Route => drop(self.routes.remove(&key.name)),
             Kind::Scale => drop(self.scales.remove(&key.name)),
+            Kind::Template => drop(self.templates.remove(&key.name)),
         }
     }
 }

@@ -81,6 +81,7 @@ fn step() -> impl Strategy<Value = Step> {
             Step::Store(Kind::Blueprint, body)
         }),
         2 => gateway().prop_map(|gateway| Step::Store(Kind::Gateway, gateway)),
+        1 => part(),
         2 => any_name().prop_map(|(kind, name)| Step::Delete(kind, name)),
         8 => (select(&DEPLOYMENTS[..]), body()).prop_map(|(name, body)| Step::Deploy(name, body)),
         1 => select(&DEPLOYMENTS[..]).prop_map(|name| Step::Deploy(name, json!({"name": "plan"}))),
@@ -200,10 +201,40 @@ fn gateway() -> impl Strategy<Value = Value> {
     (select(&NAMES[..]), port, routes).prop_map(|(name, port, routes)| {
         let routes: serde_json::Map<String, Value> = routes
             .into_iter()
-            .map(|(path, weight)| (path.to_owned(), json!({"weight": format!("{weight}%")})))
+            .map(|(path, weight)| {
+                // Some take what the stored route says.
+                let route = match weight {
+                    100 => json!({"ref": "half"}),
+                    weight => json!({"weight": format!("{weight}%")}),
+                };
+                (path.to_owned(), route)
+            })
             .collect();
         json!({"name": name, "port": port, "routes": routes})
     })
+}
+
+/// What gateways and documents are made of.
+fn part() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        (0..=1_u8, any::<bool>()).prop_map(|(weight, refers)| {
+            let rewrites =
+                if refers { json!([{"ref": "strip"}]) } else { json!([{"path": "/a if b"}]) };
+            let weight = format!("{}%", weight * 100);
+            Step::Store(
+                Kind::Route,
+                json!({"name": "half", "weight": weight, "rewrites": rewrites}),
+            )
+        }),
+        select(&["/x", "/y"][..]).prop_map(|path| Step::Store(
+            Kind::Rewrite,
+            json!({"name": "strip", "path": format!("{path} if path_beg /z")})
+        )),
+        (0..3_u32).prop_map(|a| Step::Store(
+            Kind::Template,
+            json!({"name": "base", "definition": {"a": a}})
+        )),
+    ]
 }
 
 fn any_name() -> impl Strategy<Value = (Kind, &'static str)> {
@@ -212,6 +243,9 @@ fn any_name() -> impl Strategy<Value = (Kind, &'static str)> {
             (Kind::Breed, "web:1"),
             (Kind::Breed, "store:1"),
             (Kind::Scale, "small"),
+            (Kind::Route, "half"),
+            (Kind::Rewrite, "strip"),
+            (Kind::Template, "base"),
             (Kind::Blueprint, "plan"),
             (Kind::Gateway, "edge"),
             (Kind::Gateway, "shop/9050"),

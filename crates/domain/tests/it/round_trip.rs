@@ -86,8 +86,11 @@ fn keys(state: &State) -> Vec<ArtifactKey> {
     let scales = state.scales().keys().map(|name| (Kind::Scale, name));
     let blueprints = state.blueprints().keys().map(|name| (Kind::Blueprint, name));
     let conditions = state.conditions().keys().map(|name| (Kind::Condition, name));
+    let rewrites = state.rewrites().keys().map(|name| (Kind::Rewrite, name));
+    let routes = state.routes().keys().map(|name| (Kind::Route, name));
+    let templates = state.templates().keys().map(|name| (Kind::Template, name));
     let names = gateways.chain(deployments).chain(breeds).chain(scales).chain(blueprints);
-    let names = names.chain(conditions);
+    let names = names.chain(conditions).chain(rewrites).chain(routes).chain(templates);
     names.map(|(kind, name)| ArtifactKey::new(kind, name)).collect()
 }
 
@@ -97,7 +100,13 @@ fn printed(state: &State, key: &ArtifactKey) -> Value {
     match key.kind {
         Kind::Deployment => serde_json::json!([content["deployments"], content["gateways"]]),
         Kind::Blueprint => content["blueprints"][&key.name]["artifact"].clone(),
-        Kind::Breed | Kind::Condition | Kind::Scale | Kind::Gateway => content,
+        Kind::Breed
+        | Kind::Condition
+        | Kind::Scale
+        | Kind::Gateway
+        | Kind::Rewrite
+        | Kind::Route
+        | Kind::Template => content,
     }
 }
 

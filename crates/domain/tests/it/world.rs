@@ -159,7 +159,10 @@ pub fn store(kind: Kind, body: &str) -> Result<Command, Problems> {
     let artifact = match kind {
         Kind::Blueprint => Artifact::Blueprint(Box::new(dsl::read_blueprint(&node, &options)?)),
         Kind::Breed => Artifact::Breed(Box::new(dsl::read_breed(&node, &options)?)),
+        Kind::Rewrite => Artifact::Rewrite(dsl::read_rewrite(&node, &options)?),
+        Kind::Route => Artifact::Route(Box::new(dsl::read_route(&node, &options)?)),
         Kind::Scale => Artifact::Scale(dsl::read_scale(&node, &options)?),
+        Kind::Template => Artifact::Template(dsl::read_template(&node, &options)?),
         Kind::Gateway => Artifact::Gateway(Box::new(dsl::read_gateway(&node, &options)?)),
         Kind::Condition => Artifact::Condition(dsl::read_condition(&node, &options)?),
         Kind::Deployment => return deploy("", body),

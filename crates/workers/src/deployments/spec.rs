@@ -71,7 +71,6 @@ fn part(text: &str) -> String {
 
 /// Two instances of equal definition have equal fingerprints; how many there are is no part of it.
 fn fingerprint(spec: &InstanceSpec, cluster: &Cluster, service: &Service) -> String {
-    let health_checks = service.health_checks.as_ref().or(cluster.health_checks.as_ref());
     let environment: IndexMap<_, _> = spec.environment.iter().collect();
     short_hash(
         &json!([
@@ -83,7 +82,7 @@ fn fingerprint(spec: &InstanceSpec, cluster: &Cluster, service: &Service) -> Str
             spec.network,
             spec.cpu,
             spec.memory,
-            health_checks.or(service.breed.health_checks.as_ref()),
+            cluster.effective_health_checks(service),
         ])
         .to_string(),
     )

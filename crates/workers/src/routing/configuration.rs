@@ -5,7 +5,8 @@
 
 use crate::gateways::{Conditional, Configuration, Frontend, Protocol, RouteModel, Target};
 use segue_domain::artifact::{
-    Condition, Gateway, GatewayName, Leaving, LookupClass, Percentage, PortType, Route, RoutePath,
+    Condition, Gateway, GatewayName, Leaving, LookupClass, Percentage, PortType, RewriteReference,
+    Route, RoutePath,
     lookup_name,
 };
 use segue_domain::state::State;
@@ -269,7 +270,10 @@ fn models(gateway: &str, leaves: Vec<Leaf>) -> Vec<RouteModel> {
             path: leaf.path,
             weight,
             balance: leaf.route.balance.0,
-            rewrites: leaf.route.rewrites,
+            // Those of a stored gateway stand in place.
+            rewrites: (leaf.route.rewrites.into_iter())
+                .filter_map(RewriteReference::into_inline)
+                .collect(),
             targets: leaf.targets,
         }
     };

@@ -99,8 +99,12 @@ fn routes() {
     paths("'[host:80]'", &["[host:80]"]);
     paths("{[10.0.0.1:80]: {}, '[host/a/b]': {}}", &["[10.0.0.1:80]", "[host/a/b]"]);
     paths("a/b/c/d", &["a/b/c/d"]);
-    refuse("routes: {a: other}", &["not-supported /routes/a 2:13"]);
-    refuse("routes: {a: {ref: other}}", &["not-supported /routes/a 2:13"]);
+    for route in ["other", "{ref: other}", "{reference: other, name: ignored}"] {
+        check(&format!("routes: {{a: {route}}}"), "/routes/a", &json!({"ref": "other"}));
+    }
+    check("routes: {a: '[10.0.0.1:80]'}", "/routes/a", &json!({"ref": "[10.0.0.1:80]"}));
+    refuse("routes: {a: b/c}", &["illegal-name /routes/a 2:13"]);
+    refuse("routes: {a: {ref: b, weight: 5%}}", &["unexpected-element /routes/a/weight 2:22"]);
     refuse("routes: {a: ~}", &["missing-path-value /routes/a 2:10"]);
     refuse("routes: {a: 5}", &["unexpected-type /routes/a 2:13"]);
     refuse("routes: []", &["unexpected-type /routes 2:9"]);
@@ -136,9 +140,15 @@ fn fields_of_routes() {
         "/routes/a/rewrites",
         &json!([{"path": "x if y if { z }"}]),
     );
+    check(
+        "routes: {a: {rewrites: [x, {ref: y}, {reference: z, name: w}]}}",
+        "/routes/a/rewrites",
+        &json!([{"ref": "x"}, {"ref": "y"}, {"ref": "z"}]),
+    );
     refuse("{weight: 50}", &["unexpected-type /routes/a/weight 2:22"]);
     refuse("{weight: 101%}", &["unexpected-type /routes/a/weight 2:22"]);
-    refuse("{rewrites: [x]}", &["not-supported /routes/a/rewrites/0 2:25"]);
+    refuse("{rewrites: [5]}", &["unexpected-type /routes/a/rewrites/0 2:25"]);
+    refuse("{rewrites: [a b]}", &["illegal-name /routes/a/rewrites/0 2:25"]);
     refuse("{rewrites: x}", &["unexpected-type /routes/a/rewrites 2:24"]);
     refuse("{rewrites: {path: x}}", &["unsupported-path-rewrite /routes/a/rewrites/path 2:31"]);
     refuse("{name: x}", &["either-reference-or-anonymous /routes/a/name 2:20"]);

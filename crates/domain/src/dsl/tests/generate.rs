@@ -5,7 +5,10 @@ use crate::artifact::{
     BreedReference, Cpu, Deployable, Gateway, HealthCheck, Memory, Metadata, Percentage, Port,
     PortType, Rewrite, Route, RoutePath, Scale, ScaleReference, Sticky,
 };
-use crate::artifact::{Condition, NamedCondition, NamedScale, RouteCondition};
+use crate::artifact::{
+    Condition, NamedCondition, NamedRewrite, NamedRoute, NamedScale, RewriteReference,
+    RouteCondition, Template,
+};
 use indexmap::IndexMap;
 use proptest::{collection::vec, option, prelude::*, sample::select};
 use serde_json::Value as Json;
@@ -147,11 +150,44 @@ pub(super) fn scale() -> impl Strategy<Value = NamedScale> {
     })
 }
 
+fn rewrite() -> impl Strategy<Value = Rewrite> {
+    ("[a-z/]{1,8}", "[a-z{} ]{0,4}[a-z]").prop_map(|(path, condition)| Rewrite { path, condition })
+}
+
+pub(super) fn named_rewrite() -> impl Strategy<Value = NamedRewrite> {
+    (name(), metadata(), rewrite()).prop_map(|(name, metadata, rewrite)| NamedRewrite {
+        name,
+        metadata,
+        rewrite,
+    })
+}
+
+pub(super) fn named_route() -> impl Strategy<Value = NamedRoute> {
+    let name = prop_oneof![name(), "\\[[a-z0-9./:]{1,8}\\]"];
+    (name, metadata(), route(), option::of(0..=100_u8)).prop_map(
+        |(name, metadata, route, weight)| {
+            let route = Route { weight: weight.and_then(Percentage::new), ..route };
+            NamedRoute { name, metadata, route }
+        },
+    )
+}
+
+pub(super) fn template() -> impl Strategy<Value = Template> {
+    (name(), metadata(), metadata()).prop_map(|(name, metadata, definition)| Template {
+        name,
+        metadata,
+        definition,
+    })
+}
+
 fn route() -> impl Strategy<Value = Route> {
-    let rewrite = ("[a-z/]{1,8}", "[a-z{} ]{0,4}[a-z]")
-        .prop_map(|(path, condition)| Rewrite { path, condition });
+    let rewrite = prop_oneof![
+        rewrite().prop_map(RewriteReference::Inline),
+        name().prop_map(RewriteReference::Reference)
+    ];
     (text(), route_condition(), option::of(0..=100_u8), vec(rewrite, 0..2)).prop_map(
         |(balance, condition, strength, rewrites)| Route {
+            reference: None,
             weight: None,
             balance: Balance(balance),
             condition,
@@ -197,7 +233,8 @@ pub(super) fn gateway() -> impl Strategy<Value = Gateway> {
         "\\[[a-z0-9./:]{1,8}\\]"
     ];
     let name = vec(name(), 1..=4).prop_map(|segments| segments.join("/"));
-    (name, metadata(), port(), sticky(), vec(text(), 0..3), map(path, route())).prop_map(
+    let route = prop_oneof![4 => route(), 1 => self::name().prop_map(Route::reference_to)];
+    (name, metadata(), port(), sticky(), vec(text(), 0..3), map(path, route)).prop_map(
         |(name, metadata, port, sticky, virtual_hosts, routes)| Gateway {
             name,
             metadata,

@@ -3,8 +3,9 @@
 use super::{generate, node, options};
 use crate::dsl::{
     GatewayView, documents, read_blueprint, read_breed, read_condition, read_deployment_body,
-    read_gateway, read_posted_event, read_scale, write_blueprint, write_breed, write_condition,
-    write_gateway, write_scale,
+    read_gateway, read_posted_event, read_rewrite, read_route, read_scale, read_template,
+    write_blueprint, write_breed, write_condition, write_gateway, write_rewrite, write_route,
+    write_scale, write_template,
 };
 use proptest::prelude::*;
 
@@ -30,6 +31,24 @@ proptest! {
     }
 
     #[test]
+    fn a_written_route_reads_the_same(route in generate::named_route()) {
+        let text = write_route(&route).to_string();
+        prop_assert_eq!(read_route(&node(&text), &options()), Ok(route), "{}", text);
+    }
+
+    #[test]
+    fn a_written_rewrite_reads_the_same(rewrite in generate::named_rewrite()) {
+        let text = write_rewrite(&rewrite).to_string();
+        prop_assert_eq!(read_rewrite(&node(&text), &options()), Ok(rewrite), "{}", text);
+    }
+
+    #[test]
+    fn a_written_template_reads_the_same(template in generate::template()) {
+        let text = write_template(&template).to_string();
+        prop_assert_eq!(read_template(&node(&text), &options()), Ok(template), "{}", text);
+    }
+
+    #[test]
     fn a_written_gateway_reads_the_same(gateway in generate::gateway()) {
         let text = write_gateway(&gateway, &GatewayView::default()).to_string();
         prop_assert_eq!(read_gateway(&node(&text), &options()), Ok(gateway), "{}", text);
@@ -47,6 +66,9 @@ proptest! {
             let _ = read_breed(&node, &options());
             let _ = read_scale(&node, &options());
             let _ = read_condition(&node, &options());
+            let _ = read_route(&node, &options());
+            let _ = read_rewrite(&node, &options());
+            let _ = read_template(&node, &options());
             let _ = read_gateway(&node, &options());
             let _ = read_blueprint(&node, &options());
             let _ = read_deployment_body(&node, &options());

@@ -9,6 +9,7 @@ mod gateways;
 mod generate;
 mod laws;
 mod schemas;
+mod stored;
 mod tree;
 
 use super::{Node, Options, document};

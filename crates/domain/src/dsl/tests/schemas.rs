@@ -5,8 +5,9 @@ use super::{generate, options};
 use crate::dsl::schema;
 use crate::dsl::{
     GatewayView, document, read_blueprint, read_breed, read_condition, read_deployment_body,
-    read_event_query, read_gateway, read_posted_event, read_scale, write_blueprint, write_breed,
-    write_gateway, write_scale,
+    read_event_query, read_gateway, read_posted_event, read_rewrite, read_route, read_scale,
+    read_template, write_blueprint, write_breed, write_gateway, write_rewrite, write_route,
+    write_scale, write_template,
 };
 use crate::problem::{ProblemKind, Problems};
 use jsonschema::Validator;
@@ -62,7 +63,10 @@ fn read(kind: &str, text: &str) -> Option<Result<(), Problems>> {
         "deployment" => read_deployment_body(&node, &options).map(drop),
         "event" => read_posted_event(&node).map(drop),
         "gateway" => read_gateway(&node, &options).map(drop),
+        "rewrite" => read_rewrite(&node, &options).map(drop),
+        "route" => read_route(&node, &options).map(drop),
         "scale" => read_scale(&node, &options).map(drop),
+        "template" => read_template(&node, &options).map(drop),
         _ => return None,
     })
 }
@@ -238,10 +242,46 @@ fn examples_of_gateways_and_blueprints() {
         "routes: {a: {name: b}}",
         "routes: {a: {rewrites: [{path: a if b}]}}",
         "routes: {a: {rewrites: [{path: a}]}}",
+        "routes: {a: other}",
+        "routes: {a: {ref: other, name: x}}",
+        "routes: {a: {ref: other, weight: 5%}}",
+        "routes: {a: '[10.0.0.1:80]'}",
+        "routes: {a: b/c}",
         "selector: x",
         "service: {host: a}, deployed: 5",
     ] {
         agree("gateway", &format!("{{name: g, {fields}}}"));
+    }
+    for text in [
+        "{name: r, path: /a if b}",
+        "{name: r, path: /a}",
+        "{name: r, path: 5}",
+        "{name: r, path: a if b, ref: x}",
+        "{path: a if b}",
+    ] {
+        agree("rewrite", text);
+    }
+    for text in [
+        "{name: a, weight: 50%, balance: roundrobin}",
+        "{name: a, rewrites: [x, {ref: y}, {path: a if b}]}",
+        "{name: a, rewrites: {ref: y}}",
+        "{name: a, rewrites: [5]}",
+        "{name: '[10.0.0.1:80]'}",
+        "{name: a/b}",
+        "{name: a, weight: 50}",
+        "{name: a, ref: b}",
+        "{weight: 50%}",
+    ] {
+        agree("route", text);
+    }
+    for text in [
+        "{name: t, definition: {a: 1}}",
+        "{name: t, def: {}}",
+        "{name: t, def: [1]}",
+        "{name: t, definition: {}, def: {}}",
+        "{name: t}",
+    ] {
+        agree("template", text);
     }
     for text in ["a/b", "a//b", "a/b/c/d/e", "/a", "'a b'", "5"] {
         agree("gateway", &format!("{{name: {text}}}"));
@@ -320,10 +360,7 @@ fn examples_of_the_other_kinds() {
     check("condition", "{name: c, condition: user-agent = Firefox}", true);
     check("condition", "{name: c}", false);
     check("condition", "{ref: c}", false);
-    check("rewrite", "{name: r, path: /a if b}", true);
-    check("rewrite", "{name: r, path: /a}", false);
-    check("route", "{name: a/b, weight: 50%, condition: {ref: c}}", true);
-    check("route", "{name: a/b, weight: 50}", false);
+    check("route", "{name: a, weight: 50%, condition: {ref: c}}", true);
     let bounds = "minimum: 1, maximum: 4, scale_by: 1";
     check("escalation", &format!("{{name: e, type: scale_instances, {bounds}, target: c}}"), true);
     check("escalation", "{name: e, type: scale_instances, minimum: 1}", false);
@@ -347,8 +384,6 @@ fn examples_of_the_other_kinds() {
     check("sla", "{name: s, type: escalation_only, escalations: []}", true);
     check("sla", "{name: s, type: mine, a: 1}", true);
     check("sla", "{name: s}", false);
-    check("template", "{name: t, definition: {a: 1}}", true);
-    check("template", "{name: t, def: [1]}", false);
     let cluster = |sla: &str| format!("{{name: b, clusters: {{c: {{services: x, sla: {sla}}}}}}}");
     check("blueprint", &cluster("gold"), true);
     check("blueprint", &cluster("{ref: gold, escalations: [a]}"), true);
@@ -356,8 +391,6 @@ fn examples_of_the_other_kinds() {
     check("blueprint", &cluster("{type: escalation_only, name: x}"), false);
     check("blueprint", &cluster("5"), false);
     let route = |route: &str| format!("{{name: g, routes: {{a: {route}}}}}");
-    check("gateway", &route("other"), true);
-    check("gateway", &route("{ref: other}"), true);
     check("gateway", &route("{condition: has cookie beta, condition_strength: 50%}"), true);
     check("gateway", &route("{condition: {condition: has cookie beta}}"), true);
     check("gateway", &route("{condition: [a]}"), false);
@@ -482,6 +515,9 @@ fn printed() -> impl Strategy<Value = (&'static str, Json)> {
     prop_oneof![
         generate::breed().prop_map(|breed| ("breed", write_breed(&breed))),
         generate::scale().prop_map(|scale| ("scale", write_scale(&scale))),
+        generate::named_route().prop_map(|route| ("route", write_route(&route))),
+        generate::named_rewrite().prop_map(|rewrite| ("rewrite", write_rewrite(&rewrite))),
+        generate::template().prop_map(|template| ("template", write_template(&template))),
         generate::gateway()
             .prop_map(|gateway| ("gateway", write_gateway(&gateway, &GatewayView::default()))),
         generate::blueprint().prop_map(|blueprint| ("blueprint", write_blueprint(&blueprint))),
