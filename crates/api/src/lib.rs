@@ -5,12 +5,16 @@
 
 mod admin;
 pub mod config;
+mod cors;
 mod documents;
 mod drivers;
 pub mod example_service;
 mod front;
+mod inside;
+mod legacy;
 pub mod logs;
 mod negotiation;
+mod openapi;
 mod paging;
 mod parameters;
 mod problem;
@@ -18,6 +22,7 @@ mod request;
 mod routes;
 mod server;
 mod service;
+mod table;
 #[cfg(test)]
 mod tests;
 pub mod tools;

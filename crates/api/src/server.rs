@@ -4,16 +4,13 @@ use crate::admin;
 use crate::config::Config;
 use crate::drivers::{self, DriverError};
 use crate::front;
-use crate::problem::Failure;
-use crate::request::refuse;
+use crate::inside::Inside;
 use crate::routes;
 use crate::service::{Running, Service};
 use crate::upkeep;
-use actix_cors::Cors;
-use actix_web::http::{Method, header};
 use actix_web::middleware::{Compress, from_fn};
 use actix_web::rt::net::TcpStream;
-use actix_web::{App, HttpRequest, HttpServer, web};
+use actix_web::{App, HttpServer, web};
 use segue_domain::store::{OpenStoreError, Store};
 use segue_workers::Workers;
 use std::any::Any;
@@ -27,8 +24,6 @@ use tokio::task::{JoinHandle, JoinSet};
 const DRAIN_SECONDS: u64 = 5;
 /// How long the workers may take to stop after that.
 const WORKERS_STOP: Duration = Duration::from_secs(3);
-/// How long a browser may remember the answer to a preflight request, in seconds.
-const CORS_MAX_AGE: usize = 1800;
 
 /// Why the service cannot run.
 #[derive(Debug, thiserror::Error)]
@@ -78,11 +73,10 @@ pub fn serve(config: Config) -> Result<Serving, ServeError> {
     let http = HttpServer::new(move || {
         App::new()
             .app_data(data.clone())
+            .app_data(Inside::new(data.clone()))
             .wrap(Compress::default())
             .wrap(from_fn(front::pass))
-            .service(web::scope("/api/v1").wrap(cors()).configure(routes::configure))
-            .configure(routes::configure_probes)
-            .default_service(web::to(elsewhere))
+            .configure(routes::configure)
     });
     let http = http
         .workers(threads)
@@ -169,28 +163,6 @@ async fn start(service: web::Data<Service>) -> Result<(), ServeError> {
     Ok(())
 }
 
-/// Every origin, echoed (wire, section 1).
-fn cors() -> Cors {
-    Cors::default()
-        .allow_any_origin()
-        .allow_any_header()
-        .allowed_methods([
-            Method::GET,
-            Method::POST,
-            Method::HEAD,
-            Method::OPTIONS,
-            Method::DELETE,
-            Method::PUT,
-        ])
-        .supports_credentials()
-        .expose_headers([
-            header::LINK,
-            header::HeaderName::from_static("x-total-count"),
-            header::ETAG,
-        ])
-        .max_age(CORS_MAX_AGE)
-}
-
 /// The operating system closes a connection that takes nothing for so long.
 fn limit_blocked_writes(connection: &dyn Any, limit: Duration) {
     let Some(stream) = connection.downcast_ref::<TcpStream>() else { return };
@@ -198,9 +170,4 @@ fn limit_blocked_writes(connection: &dyn Any, limit: Duration) {
     if let Err(error) = rustix::net::sockopt::set_tcp_user_timeout(stream, milliseconds) {
         tracing::debug!("a connection has no limit for blocked writes: {error}");
     }
-}
-
-async fn elsewhere(http: HttpRequest) -> actix_web::HttpResponse {
-    let detail = format!("nothing is known at {}; the API is below /api/v1", http.path());
-    refuse(http, Failure::not_found(detail)).await
 }

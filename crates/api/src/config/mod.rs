@@ -6,7 +6,7 @@
 mod layers;
 mod units;
 
-pub use layers::{Layers, Setting, flatten};
+pub use layers::{Layer, Layers, Setting, flatten};
 pub use units::{ByteSize, Interval, PortRange};
 
 use segue_domain::artifact::{Argument, Cpu, Memory, Scale};
@@ -72,6 +72,8 @@ pub struct Config {
     pub settings: Settings,
     /// The same as one nested map, as written.
     pub document: Value,
+    /// What each layer says by itself, as one nested map each.
+    pub layers: BTreeMap<Layer, Value>,
 }
 
 impl Config {
@@ -123,7 +125,11 @@ pub struct ApiSettings {
     pub response_timeout: Interval,
     pub strip_path_segments: usize,
     pub max_body: ByteSize,
+    pub requests_max: usize,
+    pub legacy_clients: bool,
     pub sse: SseSettings,
+    pub websocket: WebsocketSettings,
+    pub ui: UiSettings,
 }
 
 /// `api.sse`.
@@ -134,6 +140,25 @@ pub struct SseSettings {
     pub keep_alive: Interval,
     pub write_timeout: Interval,
     pub streams_max: usize,
+}
+
+/// `api.websocket`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "every key is explained once, in the defaults")]
+pub struct WebsocketSettings {
+    pub idle_timeout: Interval,
+    pub sockets_max: usize,
+    pub requests_max: std::num::NonZeroUsize,
+}
+
+/// `api.ui`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "every key is explained once, in the defaults")]
+pub struct UiSettings {
+    pub directory: Option<PathBuf>,
+    pub index: PathBuf,
 }
 
 /// `model`.
@@ -151,6 +176,8 @@ pub struct ModelSettings {
 pub struct OperationSettings {
     pub drain: Interval,
     pub synchronisation: SynchronisationSettings,
+    pub health: WindowSettings,
+    pub metrics: WindowSettings,
     pub deployment: DeploymentSettings,
     pub gateway: GatewaySettings,
 }
@@ -163,6 +190,14 @@ pub struct SynchronisationSettings {
     pub period: Interval,
     pub initial_delay: Interval,
     pub timeout: TimeoutSettings,
+}
+
+/// `operation.health` and `operation.metrics`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "every key is explained once, in the defaults")]
+pub struct WindowSettings {
+    pub window: Interval,
 }
 
 /// `operation.synchronisation.timeout`.

@@ -508,7 +508,7 @@ fn again<T>(ask: impl Fn() -> Result<T, ReadError>) -> Result<T, ReadError> {
 
 /// The snapshots of the index. Another version of it, or another release, builds its own.
 fn index_fold() -> Fold {
-    Fold { name: "index".to_owned(), version: format!("1-{}", env!("CARGO_PKG_VERSION")) }
+    Fold { name: "index".to_owned(), version: format!("2-{}", env!("CARGO_PKG_VERSION")) }
 }
 
 /// Where `snapshot` was taken, when the log still has the same hash there.

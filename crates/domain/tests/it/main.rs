@@ -3,6 +3,7 @@
 
 mod deployments;
 mod faults;
+mod fuzz;
 mod generate;
 mod laws;
 mod round_trip;

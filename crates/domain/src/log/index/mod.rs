@@ -3,7 +3,7 @@
 //! A fold of the log in memory. Records are cut into segments in log order; inside of a segment they are sorted by
 //! time, and each tag, type and numeric field has the set of its records there. A query intersects these sets segment
 //! by segment: a range of time is a range of each segment, whatever timestamps clients gave. The newest records are in
-//! no segment yet; they are few and looked at one by one. `docs/decisions/0005` says why it is made like this.
+//! no segment yet; they are few and looked at one by one. `docs/decisions/0006` says why it is made like this.
 //!
 //! The index knows neither values nor facts, only numbers in values; and only durable records are put into it. A query
 //! takes a [`View`], which holds what it needs while the index goes on.
