@@ -5,6 +5,9 @@ use super::*;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+/// The hash of the log in every golden directory: it does not depend on the format.
+const HASH: &str = "f4e4421e77a2cdf8215aa7b9f620bd5795c7af221cf4f9c6828c92ad3aa14551";
+
 /// What the golden directories hold, whatever their format.
 pub(in crate::log) fn check_records(records: &[Arc<Record>]) {
     let found = records.iter().fold(String::new(), |mut lines, record| {
@@ -34,6 +37,30 @@ fn expiries() -> [Expiry; 1] {
     [Expiry { kind: "metrics".into(), before }]
 }
 
+#[test]
+fn a_store_of_format_2_is_opened_with_all_that_it_holds() {
+    let directory = fixture("format-2");
+    let log = Log::open(directory.path()).unwrap();
+    check_records(&all(&log));
+    assert_eq!(log.head().1.to_string(), HASH);
+    log.verify().unwrap();
+}
+
+#[test]
+fn a_store_of_format_2_with_gaps_is_opened_with_all_that_is_left() {
+    let whole = fixture("format-2");
+    let log = Log::open(whole.path()).unwrap();
+    let mut expected = all(&log);
+    expected.retain(|record| record.event.kind != "metrics" || record.time >= expiries()[0].before);
+    let directory = fixture("format-2-gaps");
+    let gaps = Log::open(directory.path()).unwrap();
+    assert_eq!(all(&gaps), expected);
+    assert_eq!(gaps.head(), log.head());
+    let verified = gaps.verify().unwrap();
+    assert_eq!((verified.records, verified.dropped), (21, 9));
+    assert_eq!(gaps.drop_expired(&expiries()).unwrap().records, 0);
+}
+
 /// Some damage to the golden directories, and the sentence that an operator reads.
 #[test]
 fn damage_to_golden_directories_is_named() {
@@ -51,7 +78,7 @@ fn damage_to_golden_directories_is_named() {
         let refused = opened.expect_err(sentence).to_string();
         assert!(refused.contains(sentence), "{name}, {extension}: {refused}");
     };
-    for name in ["format-1"] {
+    for name in ["format-1", "format-2"] {
         let cut = |bytes: &mut Vec<u8>| bytes.truncate(bytes.len() - 10);
         check(name, ".log", &cut, "records up to 30 were acknowledged, but it ends at 29");
         check(name, ".log", &|bytes| bytes[40] ^= 1, "is damaged: Corruption");
