@@ -8,6 +8,9 @@ use std::collections::BTreeMap;
 /// What environment variables begin with.
 const PREFIX: &str = "SEGUE_";
 
+/// The section whose keys are names that users choose: types of events.
+const OPEN_SECTION: &str = "log.retention";
+
 /// Where settings come from; the later wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Layer {
@@ -20,9 +23,6 @@ pub enum Layer {
     /// The command line.
     CommandLine,
 }
-
-/// The section whose keys are names that users choose: types of events.
-const OPEN_SECTION: &str = "log.retention";
 
 /// One value for one key.
 #[derive(Clone, Debug, PartialEq)]
@@ -120,20 +120,11 @@ impl Layers {
             return Err(self.unknown(key, &value, origin));
         }
         let pointer = format!("/{}", key.replace('.', "/"));
-        match (
-            open_key(&key),
-            self.document.pointer_mut(&format!("/{}", OPEN_SECTION.replace('.', "/"))),
-        ) {
-            (Some(name), Some(Value::Object(section))) => {
-                _ = section.insert(name.to_owned(), value.clone())
-            }
-            _ => {
-                let place = self
-                    .document
-                    .pointer_mut(&pointer)
-                    .expect("known keys are those of the document");
-                *place = value.clone();
-            }
+        if open_key(&key).is_some() {
+            insert(&mut self.document, &key, value.clone());
+        } else {
+            let place = self.document.pointer_mut(&pointer);
+            *place.expect("known keys are those of the document") = value.clone();
         }
         match serde_json::from_value::<Settings>(self.document.clone()) {
             Ok(_) => {
