@@ -9,3 +9,4 @@ mod gateways;
 mod kills;
 mod rolling;
 mod simulation;
+mod tutorial;

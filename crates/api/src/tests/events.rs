@@ -4,6 +4,9 @@ use super::Running;
 use crate::config::Setting;
 use serde_json::json;
 
+/// Shows: D18, D21, I2.3-tags, I2.3-combined, I2.3-value, I2.3-type, I2.3-complete, I4.5-list
+/// Shows: I4.5-create, I4.5-filter-tag, I4.5-filter-type, I4.5-filter-body, I4.5-minimum
+/// Shows: I6.1-third-parties, I6.2-event, I6.2-custom, I6.3-1, I6.3-3, I6.3-4, I6.5-tags
 #[tokio::test]
 async fn events_are_posted_and_queried() {
     let segue = Running::start().await;
@@ -45,6 +48,7 @@ async fn events_are_posted_and_queried() {
     segue.stop().await;
 }
 
+/// Shows: D1, I6.4-archived, I6.4-tags, I6.4-value, I6.4-search, I6.2-archive
 #[tokio::test]
 async fn the_archive_holds_what_was_sent() {
     let segue = Running::start().await;
@@ -58,6 +62,7 @@ async fn the_archive_holds_what_was_sent() {
     segue.stop().await;
 }
 
+/// Shows: D19, D24, I4.5-stream, I4.5-stream-filter
 #[tokio::test]
 async fn a_stream_goes_on_where_it_was_left() {
     let segue = Running::start().await;

@@ -7,6 +7,7 @@ mod clients;
 mod deployments;
 mod description;
 mod events;
+mod interface;
 mod legacy;
 mod newest;
 mod protocol;

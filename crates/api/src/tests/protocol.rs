@@ -4,6 +4,7 @@ use super::Running;
 use crate::config::Setting;
 use serde_json::json;
 
+/// Shows: D8, I1-formats, I4.1-content-type, I4.1-accept
 #[tokio::test]
 async fn answers_are_json_or_yaml() {
     let segue = Running::start().await;
@@ -86,6 +87,7 @@ async fn browsers_of_every_origin_may_ask() {
     segue.stop().await;
 }
 
+/// Shows: D27, D28, D29, I1-system, I4.8-info, I4.8-info-on, I4.8-config, I4.8-haproxy, I4.8-sync
 #[tokio::test]
 async fn the_service_tells_of_itself() {
     let segue = Running::start().await;
