@@ -1,6 +1,7 @@
 //! The integration tests: one binary, with a module for each chapter of what is promised.
 
 mod canary;
+mod conditions;
 mod containers;
 mod docker_story;
 mod docs;

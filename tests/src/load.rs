@@ -135,8 +135,14 @@ pub fn client(keeps: bool) -> Agent {
 
 /// Asks once; gives the answer as JSON, or why there is none.
 pub fn ask(client: &Agent, port: u16) -> Result<Value, String> {
+    ask_as(client, port, "segue-tests")
+}
+
+/// Asks once under this user agent.
+pub fn ask_as(client: &Agent, port: u16, agent: &str) -> Result<Value, String> {
     let url = format!("http://127.0.0.1:{port}/");
-    let mut response = client.get(url).call().map_err(|error| error.to_string())?;
+    let request = client.get(url).header("User-Agent", agent);
+    let mut response = request.call().map_err(|error| error.to_string())?;
     let status = response.status().as_u16();
     let body = response.body_mut().read_to_string();
     let body = body.map_err(|error| format!("the answer broke off: {error}"))?;

@@ -178,6 +178,7 @@ pub fn store(
         Kind::Breed => Artifact::Breed(Box::new(dsl::read_breed(node, options)?)),
         Kind::Gateway => Artifact::Gateway(Box::new(dsl::read_gateway(node, options)?)),
         Kind::Scale => Artifact::Scale(dsl::read_scale(node, options)?),
+        Kind::Condition => Artifact::Condition(dsl::read_condition(node, options)?),
         Kind::Deployment => {
             unreachable!("deployments are deployed, not stored; the routes tell them apart")
         }
@@ -187,6 +188,7 @@ pub fn store(
         Artifact::Breed(breed) => &breed.name,
         Artifact::Gateway(gateway) => &gateway.name,
         Artifact::Scale(scale) => &scale.name,
+        Artifact::Condition(condition) => &condition.name,
     };
     let key = ArtifactKey::new(kind, name);
     Ok((key, Command::Store(Store { artifact, submission })))

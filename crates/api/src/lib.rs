@@ -3,12 +3,14 @@
 //! This crate turns requests into commands and queries of the domain and back; it decides nothing about artifacts.
 //! [`serve`] runs a whole service inside of a program, which is how tests use it.
 
+mod admin;
 pub mod config;
 mod cors;
 mod documents;
 mod drivers;
 pub mod example_service;
 mod front;
+mod idempotency;
 mod inside;
 mod legacy;
 pub mod logs;
@@ -25,6 +27,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 pub mod tools;
+mod upkeep;
 
 pub use drivers::DriverError;
 pub use server::{ServeError, Serving, serve};

@@ -1,14 +1,17 @@
 //! Starts and stops the service: the HTTP server at once, store, drivers and workers once the log is replayed.
 
+use crate::admin;
 use crate::config::Config;
 use crate::drivers::{self, DriverError};
 use crate::front;
 use crate::inside::Inside;
 use crate::routes;
 use crate::service::{Running, Service};
+use crate::upkeep;
 use actix_web::middleware::{Compress, from_fn};
 use actix_web::rt::net::TcpStream;
 use actix_web::{App, HttpServer, web};
+use segue_domain::command::Rules;
 use segue_domain::store::{OpenStoreError, Store};
 use segue_workers::Workers;
 use std::any::Any;
@@ -16,7 +19,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 /// How long requests under way may take once the service stops, in seconds.
 const DRAIN_SECONDS: u64 = 5;
@@ -115,10 +118,12 @@ impl Serving {
             starting.abort();
         }
         // The server is gone and its requests with it, so that nobody else holds what runs.
-        if let Some(running) = self.service.take().and_then(Arc::into_inner)
-            && tokio::time::timeout(WORKERS_STOP, running.workers.stop()).await.is_err()
-        {
-            tracing::warn!("the workers did not stop within {} s", WORKERS_STOP.as_secs());
+        if let Some(running) = self.service.take().and_then(Arc::into_inner) {
+            let Running { workers, mut upkeep, .. } = running;
+            upkeep.shutdown().await;
+            if tokio::time::timeout(WORKERS_STOP, workers.stop()).await.is_err() {
+                tracing::warn!("the workers did not stop within {} s", WORKERS_STOP.as_secs());
+            }
         }
         stopped.map_err(ServeError::Http)
     }
@@ -127,12 +132,17 @@ impl Serving {
 /// Replays the log, opens the drivers and starts the workers.
 async fn start(service: web::Data<Service>) -> Result<(), ServeError> {
     let settings = &service.config.settings;
-    let (directory, rules) = (settings.log_directory(), settings.rules());
+    let configuration = service.config.values();
+    let rules = Rules { configuration: configuration.clone(), ..settings.rules() };
+    let directory = settings.log_directory();
     let began = std::time::Instant::now();
     let store = tokio::task::spawn_blocking(move || Store::open(&directory, rules)).await;
     let store = store.map_err(|error| ServeError::Unexpected(error.to_string()))??;
     let (position, milliseconds) = (store.log().last(), began.elapsed().as_millis());
-    tracing::info!("replayed {position} records in {milliseconds} ms");
+    tracing::info!("opened the log with {position} records in {milliseconds} ms");
+    let mut upkeep = JoinSet::new();
+    upkeep.spawn(admin::serve(settings.data.clone(), store.clone()));
+    upkeep.spawn(upkeep::run(store.clone(), settings.log.retention.clone()));
     let containers = drivers::containers(settings)?;
     let (gateways, version) = drivers::gateways(settings).await?;
     let synchronisation = &settings.operation.synchronisation;
@@ -147,10 +157,13 @@ async fn start(service: web::Data<Service>) -> Result<(), ServeError> {
             ready_for_undeployment: synchronisation.timeout.ready_for_undeployment.unless_zero(),
             drain: settings.operation.drain.0,
             network: settings.container_driver.network.clone(),
+            configuration,
             configuration_name: ("haproxy".to_owned(), version.clone()),
         },
     );
-    service.start(Running { store, workers, containers, gateways, configuration_version: version });
+    let configuration_version = version;
+    let running = Running { store, workers, containers, gateways, configuration_version, upkeep };
+    service.start(running);
     Ok(())
 }
 

@@ -149,6 +149,7 @@ catalogue! {
     InconsistentArtifactKind = "inconsistent-artifact-kind", "The kind is not the expected one";
     UnsupportedMetadata = "unsupported-metadata", "Metadata is no map";
     ValueSyntax = "value-syntax", "A value reference does not parse";
+    ConditionSyntax = "condition-syntax", "A condition does not parse";
     MalformedTrait = "malformed-trait", "The value of a trait is no scalar";
     MissingPortValue = "missing-port-value", "A port of a breed has no value";
     MissingConstantValue = "missing-constant-value", "A constant of a breed has no value";
@@ -173,6 +174,7 @@ catalogue! {
     IllegalGatewaySticky = "illegal-gateway-sticky-value", "Unknown kind of stickiness";
     IllegalGatewayVirtualHosts = "illegal-gateway-virtual-hosts", "Virtual hosts are no list of texts";
     StickyPortType = "sticky-port-type", "A tcp gateway cannot be sticky";
+    ConditionPortType = "condition-port-type", "A tcp gateway has no conditions";
     DuplicateGatewayPort = "duplicate-gateway-port", "Two gateways share a port";
     IllegalAnonymousRoutingPortMapping = "illegal-anonymous-routing-port-mapping", "A gateway without port name fits several ports";
     UnsupportedGatewayName = "unsupported-gateway-name", "Illegal name of a gateway";
@@ -191,6 +193,8 @@ catalogue! {
     EventType = "event-type", "Illegal event type";
     EventTimestamp = "event-timestamp", "Illegal timestamp";
     EventQueryTime = "event-query-time", "Both an open and a closed bound are given";
+    UnsupportedAggregator = "unsupported-aggregator", "Unknown aggregator";
+    IdempotencyKeyReused = "idempotency-key-reused", "The key was given to another request";
     UnsupportedProtocol = "unsupported-protocol", "A protocol other than http and tcp";
     ArtifactNotFound = "artifact-not-found", "A reference cannot be resolved";
     UnexpectedArtifact = "unexpected-artifact", "Unknown kind of artifact";

@@ -13,6 +13,7 @@ pub mod turn;
 
 pub use supervisor::{WorkerStatus, Workers};
 
+use segue_domain::artifact::value::ConfigurationValues;
 use std::time::Duration;
 
 /// What the installation settles for all workers.
@@ -30,6 +31,8 @@ pub struct Settings {
     pub drain: Duration,
     /// The network of containers for which none is given.
     pub network: String,
+    /// What references to the configuration stand for.
+    pub configuration: ConfigurationValues,
     /// Type and name of the generated configuration, as events give them.
     pub configuration_name: (String, String),
 }
@@ -43,6 +46,7 @@ impl Default for Settings {
             ready_for_undeployment: Some(Duration::from_mins(10)),
             drain: Duration::from_secs(30),
             network: "BRIDGE".to_owned(),
+            configuration: ConfigurationValues::default(),
             configuration_name: ("haproxy".to_owned(), "2.6".to_owned()),
         }
     }

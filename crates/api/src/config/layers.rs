@@ -21,6 +21,9 @@ pub enum Layer {
     CommandLine,
 }
 
+/// The section whose keys are names that users choose: types of events.
+const OPEN_SECTION: &str = "log.retention";
+
 /// One value for one key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setting {
@@ -113,13 +116,25 @@ impl Layers {
     /// Adds one setting.
     pub fn set(&mut self, setting: Setting) -> Result<(), ConfigError> {
         let Setting { layer, key, value, origin } = setting;
-        if !self.keys.contains(&key) {
+        if !self.keys.contains(&key) && open_key(&key).is_none() {
             return Err(self.unknown(key, &value, origin));
         }
         let pointer = format!("/{}", key.replace('.', "/"));
-        let place =
-            self.document.pointer_mut(&pointer).expect("known keys are those of the document");
-        *place = value.clone();
+        match (
+            open_key(&key),
+            self.document.pointer_mut(&format!("/{}", OPEN_SECTION.replace('.', "/"))),
+        ) {
+            (Some(name), Some(Value::Object(section))) => {
+                _ = section.insert(name.to_owned(), value.clone())
+            }
+            _ => {
+                let place = self
+                    .document
+                    .pointer_mut(&pointer)
+                    .expect("known keys are those of the document");
+                *place = value.clone();
+            }
+        }
         match serde_json::from_value::<Settings>(self.document.clone()) {
             Ok(_) => {
                 let apart = self.apart.entry(layer).or_insert_with(|| Value::Object(Map::new()));
@@ -162,6 +177,12 @@ impl Layers {
             nearest.map(|nearest| format!(", did you mean '{nearest}'?")).unwrap_or_default();
         ConfigError::UnknownKey { origin, key, hint }
     }
+}
+
+/// The name that `key` has in the open section, when it is in there.
+fn open_key(key: &str) -> Option<&str> {
+    let name = key.strip_prefix(OPEN_SECTION)?.strip_prefix('.')?;
+    (!name.is_empty() && !name.contains('.')).then_some(name)
 }
 
 /// All values of a nested map with dotted keys, in order.

@@ -9,8 +9,11 @@ mod units;
 pub use layers::{Layer, Layers, Setting, flatten};
 pub use units::{ByteSize, Interval, PortRange};
 
+use segue_domain::artifact::value::ConfigurationValues;
 use segue_domain::artifact::{Argument, Cpu, Memory, Scale};
 use segue_domain::command::Rules;
+use segue_domain::event::is_event_type;
+use segue_domain::log::KEPT_TYPES;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -95,6 +98,23 @@ impl Config {
         }
         layers.finish()
     }
+
+    /// The values as references in artifacts find them, without secrets.
+    pub fn values(&self) -> ConfigurationValues {
+        let text = |(key, value): (String, Value)| match value {
+            _ if is_secret(&key) => None,
+            Value::String(text) => Some((key, text)),
+            Value::Number(_) | Value::Bool(_) => Some((key, value.to_string())),
+            Value::Null | Value::Array(_) | Value::Object(_) => None,
+        };
+        ConfigurationValues::new(flatten(&self.document).into_iter().filter_map(text))
+    }
+}
+
+/// Whether nobody is told the value of `key`.
+fn is_secret(key: &str) -> bool {
+    let key = key.to_ascii_lowercase();
+    ["password", "secret", "token", "credential"].iter().any(|word| key.contains(word))
 }
 
 /// All settings; the keys are explained in [`DEFAULTS`].
@@ -122,6 +142,7 @@ pub struct ApiSettings {
     pub workers: std::num::NonZeroUsize,
     pub response_timeout: Interval,
     pub strip_path_segments: usize,
+    pub legacy_clients: bool,
     pub max_body: ByteSize,
     pub requests_max: usize,
     pub legacy_clients: bool,
@@ -331,6 +352,28 @@ pub enum ContainerDriverKind {
 pub struct LogSettings {
     pub level: String,
     pub format: LogFormat,
+    pub retention: Retention,
+}
+
+/// `log.retention`: by type of event, after which time events are dropped; zero is never.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "BTreeMap<String, Interval>")]
+pub struct Retention(pub BTreeMap<String, Interval>);
+
+impl TryFrom<BTreeMap<String, Interval>> for Retention {
+    type Error = String;
+
+    fn try_from(ages: BTreeMap<String, Interval>) -> Result<Self, String> {
+        for (kind, age) in &ages {
+            if !is_event_type(kind) {
+                return Err(format!("'{kind}' is no type of event"));
+            }
+            if KEPT_TYPES.contains(&&**kind) && age.unless_zero().is_some() {
+                return Err(format!("events of type '{kind}' are never dropped"));
+            }
+        }
+        Ok(Self(ages))
+    }
 }
 
 /// How log lines are written.
@@ -354,6 +397,7 @@ impl Settings {
             default_scale: Scale { cpu, memory, instances },
             default_arguments: self.operation.deployment.arguments.clone(),
             virtual_hosts_domain: hosts.enabled.then(|| hosts.domain.clone()),
+            configuration: ConfigurationValues::default(),
         }
     }
 

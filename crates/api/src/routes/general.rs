@@ -2,9 +2,10 @@
 
 use super::{Wish, Writing, deployments, required};
 use crate::documents::{self, Documents};
+use crate::idempotency::Reply;
 use crate::request::{Answer, Request, Route};
 use actix_web::http::StatusCode;
-use actix_web::{HttpResponse, web};
+use actix_web::web;
 use segue_domain::artifact::{ArtifactKey, Kind};
 use segue_domain::command::{Command, Verb};
 use segue_domain::dsl::Node;
@@ -38,14 +39,13 @@ async fn delete(request: Request) -> Answer {
         let key = documents::key(node)?;
         let command = match key.kind {
             Kind::Deployment => deployments::undeploy(&request, &documents, node, &key.name)?,
-            Kind::Blueprint | Kind::Breed | Kind::Gateway | Kind::Scale => {
+            Kind::Blueprint | Kind::Breed | Kind::Condition | Kind::Gateway | Kind::Scale => {
                 Command::Delete { key: key.clone() }
             }
         };
         Ok((key, command))
     })?;
-    request.perform(&documents, wishes, false).await?;
-    Ok(HttpResponse::Accepted().finish())
+    request.perform(&documents, wishes, false, |_| Ok(Reply::empty(StatusCode::ACCEPTED))).await
 }
 
 fn wish(request: &Request, documents: &Documents, node: &Node, verb: Verb) -> Reading<Wish> {
@@ -64,7 +64,7 @@ fn wish(request: &Request, documents: &Documents, node: &Node, verb: Verb) -> Re
             let body = documents::deployment_body(node, &options)?;
             Ok((key.clone(), Command::Deploy { name: key.name, body, submission }))
         }
-        kind @ (Kind::Blueprint | Kind::Breed | Kind::Gateway | Kind::Scale) => {
+        kind @ (Kind::Blueprint | Kind::Breed | Kind::Condition | Kind::Gateway | Kind::Scale) => {
             documents::store(node, kind, &options, submission)
         }
     }

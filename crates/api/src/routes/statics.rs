@@ -1,27 +1,30 @@
-//! Blueprints, breeds, scales and gateways: artifacts that are stored as they are sent (wire, section 6).
+//! Blueprints, breeds, conditions, scales and gateways: artifacts that are stored as they are sent (wire, section 6).
 
 use super::{Wish, Writing, later, required};
 use crate::documents::{self, Documents};
+use crate::idempotency::Reply;
 use crate::paging::Paging;
 use crate::problem::Failure;
 use crate::request::{Answer, Request, Route};
 use actix_web::http::StatusCode;
-use actix_web::{HttpResponse, web};
+use actix_web::web;
 use segue_domain::artifact::{ArtifactKey, Kind};
 use segue_domain::command::{Command, Verb};
 use segue_domain::problem::ProblemKind;
 use segue_domain::state::State;
 
 pub(super) fn configure(config: &mut web::ServiceConfig) {
-    let all = Route::at("/{collection:blueprints|breeds|gateways|scales}");
+    let all = Route::at("/{collection:blueprints|breeds|conditions|gateways|scales}");
     config.service(all.get(list).post(create).put(update_all).delete(delete_all).done());
     // Names of gateways contain slashes: the whole rest of the path is the name.
-    for path in
-        ["/{collection:blueprints|breeds|scales}/{name}", "/{collection:gateways}/{name:.+}"]
-    {
+    for path in [
+        "/{collection:blueprints|breeds|conditions|scales}/{name}",
+        "/{collection:gateways}/{name:.+}",
+    ] {
         config.service(Route::at(path).get(get).put(update).delete(delete).done());
     }
-    let path = "/{later:conditions|escalations|slas|workflows|routes|rewrites|templates|docker-compose}{rest:(/.*)?}";
+    let path =
+        "/{later:escalations|slas|workflows|routes|rewrites|templates|docker-compose}{rest:(/.*)?}";
     config.service(Route::at(path).get(later).post(later).put(later).delete(later).done());
 }
 
@@ -87,8 +90,8 @@ async fn delete(request: Request) -> Answer {
     let key = key(&request)?;
     // A body is not looked at.
     let documents = Documents::read("")?;
-    request.perform(&documents, vec![(key.clone(), Command::Delete { key })], false).await?;
-    Ok(HttpResponse::NoContent().finish())
+    let wishes = vec![(key.clone(), Command::Delete { key })];
+    request.perform(&documents, wishes, false, |_| Ok(Reply::empty(StatusCode::NO_CONTENT))).await
 }
 
 async fn delete_all(request: Request) -> Answer {
@@ -98,8 +101,7 @@ async fn delete_all(request: Request) -> Answer {
         let key = documents::key_of(node, kind)?;
         Ok((key.clone(), Command::Delete { key }))
     })?;
-    request.perform(&documents, wishes, false).await?;
-    Ok(HttpResponse::NoContent().finish())
+    request.perform(&documents, wishes, false, |_| Ok(Reply::empty(StatusCode::NO_CONTENT))).await
 }
 
 /// The documents of a request without name in the path, and what they ask for.
@@ -130,6 +132,7 @@ fn names(state: &State, kind: Kind, paging: Paging) -> (Vec<&String>, u64) {
     let (names, total) = match kind {
         Kind::Blueprint => (paging.slice(state.blueprints().keys()), state.blueprints().len()),
         Kind::Breed => (paging.slice(state.breeds().keys()), state.breeds().len()),
+        Kind::Condition => (paging.slice(state.conditions().keys()), state.conditions().len()),
         Kind::Scale => (paging.slice(state.scales().keys()), state.scales().len()),
         Kind::Deployment => (paging.slice(state.deployments().keys()), state.deployments().len()),
         Kind::Gateway => {

@@ -1,6 +1,6 @@
 //! Where traffic enters and how it is spread over routes.
 
-use super::{Metadata, Percentage, Port};
+use super::{Metadata, Percentage, Port, RouteCondition};
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
@@ -113,6 +113,9 @@ pub struct Route {
     pub weight: Option<Percentage>,
     /// How requests are spread over the targets.
     pub balance: Balance,
+    /// Which requests it asks for before all others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub condition: Option<RouteCondition>,
     /// Share of the requests matching a condition; `None` until stored.
     pub condition_strength: Option<Percentage>,
     /// Path changes, in order.

@@ -5,6 +5,7 @@
 
 mod blueprint;
 mod breed;
+pub mod condition;
 mod deployment;
 mod gateway;
 mod lookup;
@@ -13,6 +14,9 @@ pub mod value;
 
 pub use blueprint::{Blueprint, BlueprintCluster, BlueprintGateway, BlueprintService};
 pub use breed::{Argument, Breed, BreedReference, Deployable, HealthCheck, Port, PortType, Traits};
+pub use condition::{
+    Condition, ConditionError, Expression, Literal, NamedCondition, Operand, RouteCondition,
+};
 pub use deployment::{
     Cluster, Deployment, Instance, Intention, Leaving, Phase, PhaseName, Service, Status,
 };
@@ -34,6 +38,8 @@ pub enum Kind {
     Blueprint,
     /// What one service runs.
     Breed,
+    /// Which requests a route asks for.
+    Condition,
     /// A blueprint brought to life.
     Deployment,
     /// Where traffic enters and how it is spread.
@@ -44,14 +50,21 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds, in the order in which they are listed to users.
-    pub const ALL: [Kind; 5] =
-        [Kind::Blueprint, Kind::Breed, Kind::Deployment, Kind::Gateway, Kind::Scale];
+    pub const ALL: [Kind; 6] = [
+        Kind::Blueprint,
+        Kind::Breed,
+        Kind::Condition,
+        Kind::Deployment,
+        Kind::Gateway,
+        Kind::Scale,
+    ];
 
     /// The `kind` of a document: the singular name.
     pub fn singular(self) -> &'static str {
         match self {
             Kind::Blueprint => "blueprint",
             Kind::Breed => "breed",
+            Kind::Condition => "condition",
             Kind::Deployment => "deployment",
             Kind::Gateway => "gateway",
             Kind::Scale => "scale",
@@ -63,6 +76,7 @@ impl Kind {
         match self {
             Kind::Blueprint => "blueprints",
             Kind::Breed => "breeds",
+            Kind::Condition => "conditions",
             Kind::Deployment => "deployments",
             Kind::Gateway => "gateways",
             Kind::Scale => "scales",

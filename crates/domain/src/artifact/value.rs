@@ -2,6 +2,7 @@
 //!
 //! This module finds them; what they stand for is known to whoever deploys (documents, section 8).
 
+use std::{collections::BTreeMap, sync::Arc};
 use winnow::{
     Parser as _, Result,
     combinator::{alt, delimited, preceded, separated},
@@ -44,6 +45,28 @@ pub enum ValuePart {
         /// The key, dotted.
         path: String,
     },
+}
+
+/// Values of the configuration as references find them. They are handed in; nothing here reads a configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConfigurationValues(Arc<BTreeMap<String, String>>);
+
+impl ConfigurationValues {
+    /// Values by dotted key. What is secret is left out by whoever knows that it is.
+    pub fn new(values: impl IntoIterator<Item = (String, String)>) -> Self {
+        let values = values.into_iter().map(|(key, value)| (Self::key(&key), value));
+        Self(Arc::new(values.collect()))
+    }
+
+    /// The value at `path`: `-` equals `_`, and `vamp.` or `segue.` before it means nothing.
+    pub fn get(&self, path: &str) -> Option<&str> {
+        self.0.get(&Self::key(path)).map(String::as_str)
+    }
+
+    fn key(path: &str) -> String {
+        let bare = path.strip_prefix("vamp.").or_else(|| path.strip_prefix("segue."));
+        bare.unwrap_or(path).replace('-', "_")
+    }
 }
 
 /// A `$` that begins no value reference.
@@ -259,6 +282,24 @@ mod tests {
         ] {
             assert_eq!(parse(text), Err(ValueSyntaxError { offset }), "{text}");
         }
+    }
+
+    #[test]
+    fn configuration_is_found_by_any_spelling() {
+        let values = ConfigurationValues::new([
+            ("gateway_driver.host".to_owned(), "10.0.0.1".to_owned()),
+            ("a-b.c".to_owned(), "1".to_owned()),
+        ]);
+        let check =
+            |path: &str, expected: Option<&str>| assert_eq!(values.get(path), expected, "{path}");
+        check("gateway_driver.host", Some("10.0.0.1"));
+        check("gateway-driver.host", Some("10.0.0.1"));
+        check("vamp.gateway-driver.host", Some("10.0.0.1"));
+        check("segue.gateway_driver.host", Some("10.0.0.1"));
+        check("vamp.segue.gateway_driver.host", None);
+        check("a_b.c", Some("1"));
+        check("gateway_driver", None);
+        check("", None);
     }
 
     #[test]

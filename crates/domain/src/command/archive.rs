@@ -50,7 +50,7 @@ pub(super) fn gateway(
         .chain(deployment.map(|deployment| format!("deployments:{deployment}")))
         .chain(tags.iter().map(|tag| (*tag).to_owned()));
     let kind = match fact {
-        GatewayFact::DeployedChanged { .. } => "event",
+        GatewayFact::DeployedChanged { .. } | GatewayFact::RoutesDisabled(_) => "event",
         GatewayFact::Stored(_)
         | GatewayFact::Published
         | GatewayFact::PortAssigned(_)

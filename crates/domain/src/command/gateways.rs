@@ -1,11 +1,14 @@
 //! Decides writes to gateways (documents, 6.2): completion, ports, virtual hosts, and what belongs to a deployment.
 
 use super::archive::{archived, blank, gateway as gateway_event, notice, notification};
+use super::prepare::not_found;
 use super::{Context, Rules, Submission, foresee};
-use crate::artifact::{ArtifactKey, Gateway, GatewayName, Kind, Percentage, RoutePath};
+use crate::artifact::{
+    ArtifactKey, Gateway, GatewayName, Kind, Percentage, RouteCondition, RoutePath,
+};
 use crate::dsl;
 use crate::event::{Event, Fact, GatewayFact};
-use crate::problem::{Problem, ProblemKind, Result};
+use crate::problem::{Problem, ProblemKind, Problems, Result};
 use crate::state::{State, StoredGateway};
 use indexmap::IndexMap;
 use std::collections::BTreeSet;
@@ -29,6 +32,8 @@ pub(super) fn store(
         gateway.routes = full_paths(&gateway.routes, deployment, cluster, port);
         check_internal(state, &gateway, deployment)?;
     }
+    resolve_conditions(state, &mut gateway, "")?;
+    Problems::check(dsl::condition_problems(&gateway, gateway.port.kind, "").collect())?;
     complete(&mut gateway, rules)?;
     keep_assigned_port(state, &mut gateway);
     check_port(state, &gateway, None)?;
@@ -43,13 +48,34 @@ pub(super) fn store(
     Ok(events)
 }
 
+/// Puts stored conditions in the place of references to them; `gateway` stands at `pointer`.
+pub(super) fn resolve_conditions(
+    state: &State,
+    gateway: &mut Gateway,
+    pointer: &str,
+) -> Result<()> {
+    let mut problems = Vec::new();
+    for (path, route) in &mut gateway.routes {
+        let Some(RouteCondition::Reference(name)) = &route.condition else { continue };
+        if let Some(stored) = state.conditions().get(name) {
+            let condition = stored.artifact.condition.clone();
+            route.condition = Some(RouteCondition::Inline(condition));
+        } else {
+            let path = dsl::pointer_segment(path.as_str());
+            let pointer = format!("{pointer}/routes/{path}/condition");
+            problems.push(not_found(&pointer, "condition", name));
+        }
+    }
+    Problems::check(problems)
+}
+
 /// Weights, strengths and generated virtual hosts, as a stored gateway has them.
 pub(super) fn complete(gateway: &mut Gateway, rules: &Rules) -> Result<()> {
     dsl::complete_weights(&mut gateway.routes)
         .map_err(|problem| Problem { pointer: "/routes".to_owned(), ..problem })?;
     for route in gateway.routes.values_mut() {
-        // Without a condition there is nothing that the strength could be a share of.
-        route.condition_strength.get_or_insert(Percentage::ZERO);
+        let whole = if route.condition.is_some() { Percentage::HUNDRED } else { Percentage::ZERO };
+        route.condition_strength.get_or_insert(whole);
     }
     if let Some(host) =
         rules.virtual_hosts_domain.as_ref().and_then(|domain| generated_host(&gateway.name, domain))

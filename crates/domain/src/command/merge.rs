@@ -6,8 +6,8 @@ use crate::artifact::{
     Blueprint, Cluster, Deployment, Gateway, Intention, Metadata, Percentage, Phase, PhaseName,
     Port, PortType, Route, RoutePath, Service, Status, Traits,
 };
-use crate::dsl::{printed_variables, split_alias};
-use crate::problem::{Problem, ProblemKind, Result};
+use crate::dsl::{self, printed_variables, split_alias};
+use crate::problem::{Problem, ProblemKind, Problems, Result};
 use crate::state::{State, satisfying};
 use indexmap::IndexMap;
 use time::OffsetDateTime;
@@ -92,10 +92,11 @@ pub(super) fn external_gateways(
         let pointer = format!("/gateways/{}", entry.key);
         let mut gateway = entry.gateway.clone();
         gateway.name = format!("{}/{}", deployment.name, entry.key);
-        gateway.routes = IndexMap::new();
-        for (path, route) in &entry.gateway.routes {
-            let full = external_path(deployment, path, &pointer)?;
-            gateway.routes.insert(full, route.clone());
+        gateways::resolve_conditions(state, &mut gateway, &pointer)?;
+        Problems::check(dsl::condition_problems(&gateway, gateway.port.kind, &pointer).collect())?;
+        for (path, route) in std::mem::take(&mut gateway.routes) {
+            let full = external_path(deployment, &path, &pointer)?;
+            gateway.routes.insert(full, route);
         }
         gateways::complete(&mut gateway, rules).map_err(|problems| {
             problems.map(|problem| Problem {
@@ -324,6 +325,14 @@ fn complete_internal(
             Problem::new(ProblemKind::StickyPortType, format!("{pointer}/sticky"), detail).into()
         );
     }
+    let short = |path: &RoutePath| match path.segments()[..] {
+        [_, _, service, _] => RoutePath::parse(service),
+        _ => None,
+    };
+    let routes = gateway.routes.iter();
+    let routes = routes.map(|(path, route)| (short(path).unwrap_or(path.clone()), route.clone()));
+    let printed = Gateway { routes: routes.collect(), ..gateway.clone() };
+    Problems::check(dsl::condition_problems(&printed, kind, &pointer).collect())?;
     gateways::complete(gateway, rules).map_err(|problems| {
         problems.map(|problem| Problem {
             kind: ProblemKind::UnsupportedRouteWeight,

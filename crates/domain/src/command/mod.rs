@@ -16,7 +16,10 @@ mod undeploy;
 pub use archive::ServiceKey;
 pub use report::{Report, Routed, ServiceReport};
 
-use crate::artifact::{Argument, ArtifactKey, Blueprint, Breed, Gateway, NamedScale, Scale};
+use crate::artifact::value::ConfigurationValues;
+use crate::artifact::{
+    Argument, ArtifactKey, Blueprint, Breed, Gateway, NamedCondition, NamedScale, Scale,
+};
 use crate::dsl::DeploymentBody;
 use crate::event::{Event, Position, Tags};
 use crate::problem::{Problem, ProblemKind, Result};
@@ -109,6 +112,8 @@ pub enum Artifact {
     Breed(Box<Breed>),
     /// A scale.
     Scale(NamedScale),
+    /// A condition.
+    Condition(NamedCondition),
     /// A gateway.
     Gateway(Box<Gateway>),
 }
@@ -172,6 +177,8 @@ pub struct Rules {
     pub default_arguments: Vec<Argument>,
     /// The domain of generated virtual hosts; `None` generates none.
     pub virtual_hosts_domain: Option<String>,
+    /// What references such as `$conf://gateway_driver.host` stand for.
+    pub configuration: ConfigurationValues,
 }
 
 impl Default for Rules {
@@ -186,6 +193,7 @@ impl Default for Rules {
             },
             default_arguments: Vec::new(),
             virtual_hosts_domain: Some("segue".to_owned()),
+            configuration: ConfigurationValues::default(),
         }
     }
 }

@@ -1,10 +1,12 @@
 //! Prepares the body of a deployment: references are resolved, defaults filled in, rules checked (runtime, 6.2).
 
 use super::Rules;
+use super::gateways::resolve_conditions;
 use crate::artifact::{
     Argument, Blueprint, BlueprintCluster, BlueprintService, Breed, BreedReference, Gateway,
     HealthCheck, Metadata, Scale, ScaleReference, Traits,
 };
+use crate::dsl::pointer_segment;
 use crate::problem::{Problem, ProblemKind, Problems, Result};
 use crate::state::State;
 use indexmap::IndexMap;
@@ -95,9 +97,16 @@ fn prepare_cluster(
             Err(found) => problems.extend(found.iter().cloned()),
         }
     }
+    let pointer = format!("/clusters/{}/gateways", pointer_segment(name));
+    let mut gateways = cluster.gateways.clone();
+    for (port, gateway) in &mut gateways {
+        let pointer = format!("{pointer}/{}", pointer_segment(port));
+        if let Err(found) = resolve_conditions(state, gateway, &pointer) {
+            problems.extend(found.iter().cloned());
+        }
+    }
     Problems::check(problems)?;
-    let gateways =
-        named_gateways(&format!("/clusters/{name}/gateways"), &cluster.gateways, &services)?;
+    let gateways = named_gateways(&pointer, &gateways, &services)?;
     Ok(PreparedCluster {
         metadata: cluster.metadata.clone(),
         services,
@@ -182,7 +191,8 @@ fn named_gateways(
     gateways.iter().map(|(given, gateway)| Ok((name(given)?, gateway.clone()))).collect()
 }
 
-fn not_found(pointer: &str, kind: &str, name: &str) -> Problem {
+/// A reference in a body leads nowhere.
+pub(super) fn not_found(pointer: &str, kind: &str, name: &str) -> Problem {
     let detail = format!("there is no {kind} '{name}'");
     Problem::new(ProblemKind::ArtifactNotFound, pointer, detail)
         .hint(format!("store the {kind} first, or write it in place of the reference"))

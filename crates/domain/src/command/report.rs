@@ -11,7 +11,7 @@ use crate::artifact::{
 };
 use crate::dsl;
 use crate::event::{DeploymentFact, Event, GatewayFact};
-use crate::state::State;
+use crate::state::{State, StoredGateway};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -66,6 +66,8 @@ pub struct Routed {
     pub refused: BTreeMap<String, String>,
     /// Those of them whose port another program has.
     pub ports_taken: BTreeSet<String>,
+    /// By gateway and path: routes that get nothing because of what they ask for, with the reason.
+    pub disabled: BTreeMap<String, BTreeMap<String, String>>,
     /// Instances that no gateway sends anything to any more, by service.
     pub released: Vec<(ServiceKey, String)>,
     /// Type and name of the configuration, when a new one was installed.
@@ -111,7 +113,7 @@ fn about_service(
         (ServiceReport::EnvironmentDue, Intention::Deployment, _)
             if service.environment.is_none() =>
         {
-            environment_resolved(state, key, service, context)
+            environment_resolved(state, key, service, context, rules)
         }
         (ServiceReport::Instances(instances), _, _) => {
             instances_observed(key, service, instances, context)
@@ -164,12 +166,13 @@ fn environment_resolved(
     key: &ServiceKey,
     service: &Service,
     context: &Context,
+    rules: &Rules,
 ) -> Vec<Event> {
     let Some(deployment) = state.deployment(&key.deployment) else { return Vec::new() };
     let fact = DeploymentFact::EnvironmentResolved {
         cluster: key.cluster.clone(),
         service: key.service.clone(),
-        environment: state.environment(deployment, &key.cluster, service),
+        environment: state.environment(deployment, &key.cluster, service, &rules.configuration),
     };
     vec![archive::service("deployment", key, &["environment"], blank(), fact, context)]
 }
@@ -274,6 +277,7 @@ fn about_gateways(state: &State, routed: &Routed, context: &Context, rules: &Rul
             // Nobody was told this port yet, so another one does.
             events.push(ports.assign(name, context));
         }
+        events.extend(routes_disabled(name, stored, routed.disabled.get(name), context));
         if stored.deployed == deployed && stored.reason.as_ref() == reason {
             continue;
         }
@@ -290,6 +294,33 @@ fn about_gateways(state: &State, routed: &Routed, context: &Context, rules: &Rul
         });
     }
     events.extend(released(state, routed, context));
+    events
+}
+
+/// Routes of a gateway that were disabled, or are no more; one event for each that is new.
+fn routes_disabled(
+    name: &str,
+    stored: &StoredGateway,
+    disabled: Option<&BTreeMap<String, String>>,
+    context: &Context,
+) -> Vec<Event> {
+    let disabled = disabled.cloned().unwrap_or_default();
+    if disabled == stored.disabled {
+        return Vec::new();
+    }
+    let fact = || GatewayFact::RoutesDisabled(disabled.clone());
+    let new = disabled.iter().filter(|(path, reason)| stored.disabled.get(*path) != Some(reason));
+    let mut events: Vec<Event> = new
+        .map(|(path, reason)| {
+            let text = format!("route '{path}' of gateway '{name}' gets no traffic: {reason}");
+            let route = format!("routes:{path}");
+            let tags = [route.as_str(), "failed", "info", "gateway_driver:ERROR"];
+            gateway_event(name, &tags, notification(&text), fact(), context)
+        })
+        .collect();
+    if events.is_empty() {
+        events.push(gateway_event(name, &["restored"], blank(), fact(), context));
+    }
     events
 }
 

@@ -8,7 +8,7 @@ use crate::event::{Event, Fact, GatewayFact, StaticFact};
 use crate::problem::{Problem, ProblemKind, Result};
 use crate::state::State;
 
-/// Stores a blueprint with its breeds, a breed or a scale. A write that changes nothing is archived all the same.
+/// Stores a blueprint with its breeds, a breed, a scale or a condition. A write that changes nothing is archived all the same.
 pub(super) fn store(state: &State, store: &Store, context: &Context) -> Vec<Event> {
     let submission = &store.submission;
     match &store.artifact {
@@ -18,6 +18,12 @@ pub(super) fn store(state: &State, store: &Store, context: &Context) -> Vec<Even
             let fact = StaticFact::ScaleStored(scale.clone());
             let same =
                 state.scales().get(&scale.name).is_some_and(|stored| *stored.artifact == *scale);
+            vec![static_event(fact, same, submission, context)]
+        }
+        Artifact::Condition(condition) => {
+            let fact = StaticFact::ConditionStored(condition.clone());
+            let stored = state.conditions().get(&condition.name);
+            let same = stored.is_some_and(|stored| *stored.artifact == *condition);
             vec![static_event(fact, same, submission, context)]
         }
         Artifact::Gateway(_) => {
@@ -39,7 +45,7 @@ pub(super) fn delete(state: &State, key: &ArtifactKey, context: &Context) -> Res
             let detail = "a deployment is removed by naming its services";
             return Err(Problem::new(ProblemKind::NotSupported, "", detail).into());
         }
-        Kind::Blueprint | Kind::Breed | Kind::Scale => {
+        Kind::Blueprint | Kind::Breed | Kind::Condition | Kind::Scale => {
             Fact::Static(StaticFact::Deleted(key.clone()))
         }
     };

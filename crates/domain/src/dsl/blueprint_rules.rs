@@ -26,16 +26,17 @@ pub(super) mod rank {
     pub const SERVICE_ROUTES: u8 = 5;
     pub const WEIGHTS: u8 = 6;
     pub const STICKY: u8 = 7;
-    pub const DUPLICATE_PORTS: u8 = 8;
-    pub const INTERNAL_PORTS: u8 = 9;
-    pub const ANONYMOUS_PORTS: u8 = 10;
-    pub const SERVICES: u8 = 11;
-    pub const ARGUMENTS: u8 = 12;
-    pub const UNIQUE_BREEDS: u8 = 13;
-    pub const SERVICE_VARIABLES: u8 = 14;
-    pub const DEPENDENCIES: u8 = 15;
-    pub const RECURSION: u8 = 16;
-    pub const HEALTH_CHECKS: u8 = 17;
+    pub const CONDITIONS: u8 = 8;
+    pub const DUPLICATE_PORTS: u8 = 9;
+    pub const INTERNAL_PORTS: u8 = 10;
+    pub const ANONYMOUS_PORTS: u8 = 11;
+    pub const SERVICES: u8 = 12;
+    pub const ARGUMENTS: u8 = 13;
+    pub const UNIQUE_BREEDS: u8 = 14;
+    pub const SERVICE_VARIABLES: u8 = 15;
+    pub const DEPENDENCIES: u8 = 16;
+    pub const RECURSION: u8 = 17;
+    pub const HEALTH_CHECKS: u8 = 18;
 }
 
 /// What a blueprint is read for.
@@ -60,6 +61,7 @@ pub(super) fn broken(blueprint: &Blueprint, scope: Scope) -> Vec<RuleProblem> {
     add(rank::SERVICE_ROUTES, service_routes(blueprint));
     add(rank::WEIGHTS, weights(blueprint));
     add(rank::STICKY, sticky(blueprint));
+    add(rank::CONDITIONS, conditions(blueprint));
     add(rank::DUPLICATE_PORTS, duplicate_ports(blueprint));
     add(rank::INTERNAL_PORTS, internal_ports(blueprint));
     add(rank::ANONYMOUS_PORTS, anonymous_ports(blueprint));
@@ -271,12 +273,36 @@ fn sticky(blueprint: &Blueprint) -> Vec<Problem> {
         )
     });
     let internal = internal_gateways(blueprint).filter_map(|(cluster, port, gateway, pointer)| {
-        let kind = inline_breeds(cluster)
-            .find_map(|breed| breed.ports.get(port))
-            .map_or(PortType::Http, |port| port.kind);
-        sticky_problem(gateway, kind, &pointer)
+        sticky_problem(gateway, port_kind(cluster, port), &pointer)
     });
     external.chain(internal).collect()
+}
+
+/// What is spoken at a port of a cluster, as far as its inline breeds say.
+fn port_kind(cluster: &BlueprintCluster, port: &str) -> PortType {
+    let mut ports = inline_breeds(cluster).filter_map(|breed| breed.ports.get(port));
+    ports.next().map_or(PortType::Http, |port| port.kind)
+}
+
+/// Conditions in place at tcp ports; those of external gateways count where they lead to a port of an inline breed.
+fn conditions(blueprint: &Blueprint) -> Vec<Problem> {
+    let is_declared = |path: &RoutePath| match path.segments()[..] {
+        [cluster, port] => blueprint.clusters.get(cluster).is_some_and(|cluster| {
+            inline_breeds(cluster).any(|breed| breed.ports.contains_key(port))
+        }),
+        _ => false,
+    };
+    let mut problems = Vec::new();
+    for entry in &blueprint.gateways {
+        let mut gateway = entry.gateway.clone();
+        gateway.routes.retain(|path, _| is_declared(path));
+        let pointer = format!("/gateways/{}", segment(&entry.key));
+        problems.extend(routes::condition_problems(&gateway, gateway.port.kind, &pointer));
+    }
+    for (cluster, port, gateway, pointer) in internal_gateways(blueprint) {
+        problems.extend(routes::condition_problems(gateway, port_kind(cluster, port), &pointer));
+    }
+    problems
 }
 
 fn duplicate_ports(blueprint: &Blueprint) -> Vec<Problem> {

@@ -62,7 +62,7 @@ pub(super) fn integer(element: &Element<'_>, reading: &mut Reading) -> Option<i1
 pub(super) fn cpu(element: &Element<'_>, reading: &mut Reading) -> Option<Cpu> {
     let text = match &element.node.value {
         Value::Scalar(Scalar { kind: ScalarKind::Integer(number), .. }) => Some(number.to_string()),
-        Value::Scalar(Scalar { kind: ScalarKind::Decimal(_), text }) => {
+        Value::Scalar(Scalar { kind: ScalarKind::Decimal(_), text, .. }) => {
             Some(text.replace(['_', '+'], ""))
         }
         _ => element.plain_text().map(str::to_owned),

@@ -44,9 +44,12 @@ fn stored(mut fields: Fields<'_>, reading: &mut Reading) -> Option<Gateway> {
         (1, routes::weights_problem(&gateway.routes, "/routes")),
         (2, sticky_problem(&gateway, gateway.port.kind, "")),
     ];
+    let conditions = routes::condition_problems(&gateway, gateway.port.kind, "");
     let broken = broken
         .into_iter()
-        .filter_map(|(rank, problem)| Some(RuleProblem { rank, problem: problem? }));
+        .filter_map(|(rank, problem)| Some((rank, problem?)))
+        .chain(conditions.map(|problem| (3, problem)))
+        .map(|(rank, problem)| RuleProblem { rank, problem });
     reading.settle_rules(rules_begin, broken.collect(), false);
     Some(gateway)
 }
@@ -99,7 +102,7 @@ pub(super) fn of_routes(routes: Routes) -> Gateway {
 pub(super) fn port(element: &Element<'_>, reading: &mut Reading) -> Option<Port> {
     let text = match &element.node.value {
         Value::Scalar(Scalar { kind: ScalarKind::Integer(number), .. }) => number.to_string(),
-        Value::Scalar(Scalar { kind: ScalarKind::Text, text }) => text.clone(),
+        Value::Scalar(Scalar { kind: ScalarKind::Text, text, .. }) => text.clone(),
         _ => {
             reading.wrong_type(element, "a port such as 8080, 8080/http or 9000/tcp");
             return None;

@@ -10,8 +10,10 @@ mod breed;
 mod breed_rules;
 mod cluster;
 mod common;
+mod condition;
 mod deployment;
 mod event;
+mod event_time;
 mod fields;
 mod gateway;
 mod parse;
@@ -21,6 +23,7 @@ mod routes;
 mod scalar;
 mod scale;
 pub mod schema;
+mod spelling;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -30,18 +33,21 @@ mod write_deployment;
 pub use blueprint::read_blueprint;
 pub use breed::read_breed;
 pub use common::split_alias;
+pub use condition::read_condition;
 pub use deployment::{DeploymentBody, read_deployment_body};
-pub use event::{PostedEvent, read_event_query, read_posted_event};
+pub use event::{EventQuery, PostedEvent, read_event_query, read_posted_event};
 pub use gateway::read_gateway;
 pub use parse::{Limits, parse};
 pub(crate) use representation::printed_variables;
 pub use representation::{representation, representation_as_blueprint};
+pub(crate) use routes::condition_problems;
 pub use routes::{complete_weights, rewrite};
 pub use scale::{read_inline_scale, read_scale};
-pub use tree::{Key, Node, Scalar, ScalarKind, Value};
+pub(crate) use tree::pointer_segment;
+pub use tree::{Key, Node, Scalar, ScalarKind, Spelling, Value};
 pub use write::{
-    GatewayView, TargetView, write_blueprint, write_breed, write_gateway, write_inline_scale,
-    write_scale,
+    GatewayView, TargetView, write_blueprint, write_breed, write_condition, write_gateway,
+    write_inline_scale, write_scale,
 };
 pub use write_deployment::{
     DeploymentView, ExternalGatewayView, write_deployment, write_deployment_as_blueprint,
@@ -59,11 +65,17 @@ pub struct Options {
     pub name: Option<String>,
     /// The type of a deployable that says none (`model.default_deployable_type`).
     pub default_deployable_type: String,
+    /// What old clients need and the interface forbids (`api.legacy_clients`).
+    pub legacy_clients: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { name: None, default_deployable_type: "container/docker".to_owned() }
+        Self {
+            name: None,
+            default_deployable_type: "container/docker".to_owned(),
+            legacy_clients: false,
+        }
     }
 }
 
@@ -132,5 +144,4 @@ pub fn document_key(node: &Node) -> Result<(Option<Kind>, Option<String>)> {
 }
 
 /// Kinds of the full language that this release does not know yet.
-const LATER_KINDS: [&str; 7] =
-    ["condition", "escalation", "rewrite", "route", "sla", "template", "workflow"];
+const LATER_KINDS: [&str; 6] = ["escalation", "rewrite", "route", "sla", "template", "workflow"];

@@ -4,6 +4,7 @@
 
 use super::{
     scalar::{self, ScalarKind},
+    spelling::Spelling,
     tree::{Key, Node, Scalar, Value, pointer_segment},
 };
 use crate::problem::{Place, Problem, ProblemKind, Problems, Result};
@@ -32,8 +33,10 @@ pub fn parse(text: &str, limits: &Limits) -> Result<Vec<Node>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     refuse_control_characters(text)?;
     let (rewritten, shifts) = join_surrogates(text);
+    let text = rewritten.as_deref().unwrap_or(text);
     let mut builder = Builder {
-        parser: Parser::new_from_str(rewritten.as_deref().unwrap_or(text)),
+        parser: Parser::new_from_str(text),
+        unread: Unread { text, index: 0 },
         shifts,
         limits: *limits,
         nodes: 0,
@@ -49,6 +52,7 @@ pub fn parse(text: &str, limits: &Limits) -> Result<Vec<Node>> {
 
 struct Builder<'text> {
     parser: Parser<'text, StrInput<'text>>,
+    unread: Unread<'text>,
     shifts: Vec<Shift>,
     limits: Limits,
     nodes: usize,
@@ -118,7 +122,8 @@ impl<'text> Builder<'text> {
         match event {
             Event::Alias(id) => self.alias(id, place, depth),
             Event::Scalar(text, style, anchor, _) => {
-                let value = scalar_value(&text, style);
+                let spelling = self.unread.spelling(&text, style, span);
+                let value = scalar_value(&text, style, spelling);
                 let size = Size { nodes: 1, bytes: text.len() + NODE_BYTES, depth: 0 };
                 Ok(self.keep(anchor, Node { place, value }, size))
             }
@@ -321,13 +326,46 @@ impl MapBuilder {
     }
 }
 
-fn scalar_value(text: &str, style: ScalarStyle) -> Value {
+/// The text from a place on that everything looked for is behind.
+struct Unread<'text> {
+    text: &'text str,
+    /// How many characters stand before it.
+    index: usize,
+}
+
+impl<'text> Unread<'text> {
+    /// How `text`, which stands at `span`, is written. Spans are asked for in the order of the document.
+    fn spelling(&mut self, text: &str, style: ScalarStyle, span: Span) -> Spelling {
+        let length = text.chars().count();
+        match style {
+            ScalarStyle::Plain if span.len() == length && !text.contains('\n') => Spelling::Plain,
+            ScalarStyle::SingleQuoted | ScalarStyle::DoubleQuoted
+                if span.len() == length + 2 && !text.contains('\n') =>
+            {
+                Spelling::Quoted
+            }
+            _ => Spelling::Other(self.slice(span).into()),
+        }
+    }
+
+    fn slice(&mut self, span: Span) -> &'text str {
+        let after = |text: &'text str, characters: usize| {
+            let begin = text.char_indices().nth(characters).map_or(text.len(), |(begin, _)| begin);
+            text.split_at(begin)
+        };
+        self.text = after(self.text, span.start.index().saturating_sub(self.index)).1;
+        self.index = self.index.max(span.start.index());
+        after(self.text, span.len()).0
+    }
+}
+
+fn scalar_value(text: &str, style: ScalarStyle, spelling: Spelling) -> Value {
     let plain = style == ScalarStyle::Plain;
     if plain && scalar::is_null(text) {
         return Value::Null;
     }
     let kind = if plain { scalar::resolve(text) } else { ScalarKind::Text };
-    Value::Scalar(Scalar { text: text.to_owned(), kind })
+    Value::Scalar(Scalar { text: text.to_owned(), kind, spelling })
 }
 
 /// The text of a key: scalars as written, lists as bracket text.

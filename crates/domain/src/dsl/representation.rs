@@ -2,7 +2,8 @@
 
 use super::{
     DeploymentView, ExternalGatewayView, GatewayView, TargetView, split_alias, write_blueprint,
-    write_breed, write_deployment, write_deployment_as_blueprint, write_gateway, write_scale,
+    write_breed, write_condition, write_deployment, write_deployment_as_blueprint, write_gateway,
+    write_scale,
 };
 use crate::artifact::{
     ArtifactKey, Deployment, Gateway, GatewayName, Kind, Leaving, LookupClass, RoutePath, Traits,
@@ -18,6 +19,9 @@ pub fn representation(state: &State, key: &ArtifactKey) -> Option<Value> {
     match key.kind {
         Kind::Blueprint => state.blueprint(name).map(|blueprint| write_blueprint(&blueprint)),
         Kind::Breed => state.breeds().get(name).map(|stored| write_breed(&stored.artifact)),
+        Kind::Condition => {
+            state.conditions().get(name).map(|stored| write_condition(&stored.artifact))
+        }
         Kind::Scale => state.scales().get(name).map(|stored| write_scale(&stored.artifact)),
         Kind::Gateway => {
             let stored = state.gateways().get(name).filter(|stored| stored.published)?;

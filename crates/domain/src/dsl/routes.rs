@@ -2,12 +2,15 @@
 
 use super::{
     common::refuse_name_without_reference,
-    fields,
+    condition, fields,
     reader::{Element, Fields, Reading},
     tree::pointer_segment,
 };
 use crate::{
-    artifact::{Balance, Percentage, Rewrite, Route, RoutePath, is_general_name},
+    artifact::{
+        Balance, Gateway, Percentage, PortType, Rewrite, Route, RouteCondition, RoutePath,
+        is_general_name,
+    },
     problem::{Problem, ProblemKind},
 };
 use indexmap::IndexMap;
@@ -51,6 +54,23 @@ pub(super) fn weights_problem(routes: &Routes, pointer: &str) -> Option<Problem>
     };
     let hint = "leave a weight out, so that its route gets the rest";
     Some(Problem::new(ProblemKind::GatewayRouteWeight, pointer, detail).hint(hint))
+}
+
+/// Says why routes of `gateway`, which stands at `pointer` and speaks `kind`, cannot have conditions.
+pub(crate) fn condition_problems(
+    gateway: &Gateway,
+    kind: PortType,
+    pointer: &str,
+) -> impl Iterator<Item = Problem> {
+    let routes = gateway.routes.iter().filter(move |_| kind == PortType::Tcp);
+    let inline = |route: &Route| matches!(route.condition, Some(RouteCondition::Inline(_)));
+    routes.filter(move |(_, route)| inline(route)).map(move |(path, _)| {
+        let pointer = format!("{pointer}/routes/{}/condition", pointer_segment(path.as_str()));
+        let detail =
+            "routes of a tcp gateway have no conditions, since these look at HTTP requests";
+        Problem::new(ProblemKind::ConditionPortType, pointer, detail)
+            .hint("leave the condition out, or declare the port as http")
+    })
 }
 
 fn sum(routes: &Routes) -> u32 {
@@ -174,37 +194,16 @@ fn route(element: &Element<'_>, reading: &mut Reading) -> Option<Route> {
         fields.take("weight", reading).and_then(|weight| fields::percentage(&weight, reading));
     let balance =
         fields.take("balance", reading).and_then(|balance| fields::text(&balance, reading));
-    refuse_condition(&mut fields, reading);
+    let condition = fields
+        .take("condition", reading)
+        .and_then(|condition| condition::route_condition(&condition, reading));
     let strength = fields.take("condition_strength", reading);
     let condition_strength = strength.and_then(|strength| fields::percentage(&strength, reading));
     let rewrites = rewrites(&mut fields, reading);
     fields.ignore(&["lookup_name", "targets"], reading);
     fields.close(reading);
     let balance = balance.map_or_else(Balance::default, Balance);
-    Some(Route { weight, balance, condition_strength, rewrites, metadata })
-}
-
-/// Only the absence of a condition is supported, however it is written.
-fn refuse_condition(fields: &mut Fields<'_>, reading: &mut Reading) {
-    let Some(element) = fields.take("condition", reading) else { return };
-    let is_empty =
-        |element: &Element<'_>| element.plain_text().is_some_and(|text| text.trim().is_empty());
-    if is_empty(&element) {
-        return;
-    }
-    if element.is_map() {
-        let Some(mut inner) = Fields::open(&element, reading) else { return };
-        let text = inner.take("condition", reading);
-        if inner.len() <= 1
-            && text.as_ref().is_none_or(is_empty)
-            && !inner.has("ref")
-            && !inner.has("reference")
-        {
-            inner.close(reading);
-            return;
-        }
-    }
-    reading.not_supported(&element, "conditions of routes");
+    Some(Route { weight, balance, condition, condition_strength, rewrites, metadata })
 }
 
 fn rewrites(fields: &mut Fields<'_>, reading: &mut Reading) -> Vec<Rewrite> {

@@ -2,7 +2,7 @@
 //!
 //! It knows nothing of artifacts. Aliases and merge keys are already replaced by what they stand for.
 
-pub use super::scalar::ScalarKind;
+pub use super::{scalar::ScalarKind, spelling::Spelling};
 use crate::problem::Place;
 use serde_json::{Map, Number, Value as Json};
 
@@ -35,6 +35,8 @@ pub struct Scalar {
     pub text: String,
     /// What it stands for.
     pub kind: ScalarKind,
+    /// How the text stands in the document.
+    pub spelling: Spelling,
 }
 
 /// A key of a map: always text, exactly as written.
@@ -70,6 +72,14 @@ impl Node {
             };
         }
         place
+    }
+
+    /// Where the character stands before which the text of this scalar has `offset` characters.
+    pub fn place_within(&self, offset: usize) -> Place {
+        match &self.value {
+            Value::Scalar(scalar) => scalar.spelling.place(self.place, &scalar.text, offset),
+            Value::Null | Value::Sequence(_) | Value::Mapping(_) => self.place,
+        }
     }
 
     /// The same content as JSON. Numbers keep their type; those that JSON cannot hold become text.
@@ -118,6 +128,6 @@ impl Scalar {
 }
 
 /// A segment of a JSON pointer.
-pub(super) fn pointer_segment(text: &str) -> String {
+pub(crate) fn pointer_segment(text: &str) -> String {
     text.replace('~', "~0").replace('/', "~1")
 }

@@ -2,12 +2,12 @@
 //!
 //! The order of the keys is part of the form (documents, sections 3, 4, 6, 7 and 12.7).
 
-use crate::artifact::NamedScale;
 use crate::artifact::{
     Argument, Blueprint, BlueprintCluster, BlueprintService, Breed, BreedReference, Cpu, Gateway,
     HealthCheck, LookupClass, Metadata, PortType, Route, RoutePath, Scale, ScaleReference, Sticky,
     Traits, lookup_name, route_lookup_name,
 };
+use crate::artifact::{NamedCondition, NamedScale, RouteCondition};
 use indexmap::IndexMap;
 use serde_json::{Map, Value as Json, json};
 
@@ -75,6 +75,13 @@ pub fn write_scale(scale: &NamedScale) -> Json {
 /// Prints a scale without a name.
 pub fn write_inline_scale(scale: &Scale) -> Json {
     json!({"cpu": cpu(scale.cpu), "memory": scale.memory.to_string(), "instances": scale.instances})
+}
+
+/// Prints a stored condition.
+pub fn write_condition(condition: &NamedCondition) -> Json {
+    let mut out = head(&condition.name, "condition", &condition.metadata);
+    out.insert("condition".into(), condition.condition.text().into());
+    out.into()
 }
 
 /// Prints a stored gateway and what is known of it.
@@ -174,7 +181,7 @@ pub(super) fn route(lookup_name: String, route: &Route) -> Map<String, Json> {
     out.insert("lookup_name".into(), lookup_name.into());
     out.insert("weight".into(), route.weight.map(|weight| weight.to_string()).into());
     out.insert("balance".into(), route.balance.0.clone().into());
-    out.insert("condition".into(), Json::Null);
+    out.insert("condition".into(), route.condition.as_ref().map(route_condition).into());
     let strength = route.condition_strength.map(|strength| strength.to_string());
     out.insert("condition_strength".into(), strength.into());
     let rewrites = route.rewrites.iter();
@@ -182,6 +189,13 @@ pub(super) fn route(lookup_name: String, route: &Route) -> Map<String, Json> {
         .map(|rewrite| json!({"path": format!("{} if {}", rewrite.path, rewrite.condition)}));
     out.insert("rewrites".into(), rewrites.collect());
     out
+}
+
+fn route_condition(condition: &RouteCondition) -> Json {
+    match condition {
+        RouteCondition::Inline(condition) => json!({"condition": condition.text()}),
+        RouteCondition::Reference(name) => json!({"ref": name}),
+    }
 }
 
 fn target(target: &TargetView) -> Json {

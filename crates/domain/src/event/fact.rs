@@ -1,10 +1,12 @@
 //! What events change in the state. Facts are the frozen vocabulary of the log: add, never rename or reuse.
 
 use crate::artifact::{
-    ArtifactKey, Blueprint, Breed, Deployment, Gateway, Instance, Kind, NamedScale, Phase,
+    ArtifactKey, Blueprint, Breed, Deployment, Gateway, Instance, Kind, NamedCondition, NamedScale,
+    Phase,
 };
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// What an event changes in the state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -38,6 +40,8 @@ pub enum StaticFact {
     BreedStored(Box<Breed>),
     /// A scale was created or replaced.
     ScaleStored(NamedScale),
+    /// A condition was created or replaced.
+    ConditionStored(NamedCondition),
     /// An artifact was removed.
     Deleted(ArtifactKey),
 }
@@ -59,6 +63,8 @@ pub enum GatewayFact {
         /// Why it does not, when something keeps it from doing so.
         reason: Option<String>,
     },
+    /// Which of its routes get nothing because of what they ask for, by path, with the reason; none for no more.
+    RoutesDisabled(BTreeMap<String, String>),
     /// It was removed.
     Deleted,
 }
@@ -119,6 +125,7 @@ impl Fact {
                 }
                 GatewayFact::Published
                 | GatewayFact::PortAssigned(_)
+                | GatewayFact::RoutesDisabled(_)
                 | GatewayFact::DeployedChanged { .. } => None,
             },
             Fact::Deployment { name, fact } => match fact {
@@ -143,6 +150,9 @@ impl StaticFact {
             }
             StaticFact::BreedStored(breed) => ArtifactKey::new(Kind::Breed, &breed.name),
             StaticFact::ScaleStored(scale) => ArtifactKey::new(Kind::Scale, &scale.name),
+            StaticFact::ConditionStored(condition) => {
+                ArtifactKey::new(Kind::Condition, &condition.name)
+            }
             StaticFact::Deleted(key) => key.clone(),
         }
     }

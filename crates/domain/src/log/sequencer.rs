@@ -1,11 +1,14 @@
-//! What gives events their positions: expectations are checked, positions given and the append queued under one lock.
+//! What gives events their positions, and the one seam behind which a replicated log will stand.
 //!
-//! Positions follow from the order of the calls alone, before anything is written. The sequencer knows neither
-//! RocksDB nor threads; the writer takes what waits and later says how that went.
+//! [`Sequencer`] is all that an append needs: positions, expected revisions, and when it is durable. [`Local`] is the one
+//! there is: expectations are checked, positions given and the append queued under one lock. Positions follow from the
+//! order of the calls alone, before anything is written. It knows neither RocksDB nor threads; the writer takes what
+//! waits and later says how that went. Whatever the sequencer, durable records reach index, snapshots and subscribers
+//! through `writer::publish` alone. `docs/decisions/0008` says how a replicated one fits.
 
-use super::Expect;
 use super::error::AppendError;
 use super::format::Encoded;
+use super::{Expect, Receipt};
 use crate::artifact::ArtifactKey;
 use crate::event::{DeploymentFact, Draft, Fact, GatewayFact, Position, Record, StaticFact};
 use std::collections::{HashMap, VecDeque};
@@ -26,8 +29,33 @@ const COMMIT_BYTES_MAX: usize = 8 << 20;
 /// How an append went: durable, or the reason why the log stopped.
 pub(super) type Outcome = Result<(), String>;
 
+/// Gives events their positions and makes them durable, in that order.
+pub(super) trait Sequencer: Send + Sync {
+    /// Gives `drafts` the next positions when `expect` holds, all of them or none. The outcome says when they are durable,
+    /// and everything before them is; until then nobody else sees them. A receipt is durable with them, or alone. Refuses
+    /// instead of waiting.
+    fn append(
+        &self,
+        drafts: Vec<Draft>,
+        expect: &Expect,
+        receipt: Option<Receipt>,
+    ) -> Result<(Vec<Arc<Record>>, oneshot::Receiver<Outcome>), AppendError>;
+
+    /// The position that the next record gets.
+    fn next(&self) -> Position;
+
+    /// The revision of `artifact`, as the next append sees it.
+    fn revision(&self, artifact: &ArtifactKey) -> Option<Position>;
+
+    /// Why it takes no more appends.
+    fn failure(&self) -> Option<String>;
+
+    /// No more appends: what waits still becomes durable, or is told that it does not.
+    fn close(&self);
+}
+
 /// Gives positions and holds what waits for the disk.
-pub(super) struct Sequencer {
+pub(super) struct Local {
     state: Mutex<State>,
     work: Condvar,
 }
@@ -36,6 +64,7 @@ pub(super) struct Sequencer {
 pub(super) struct Entry {
     pub records: Vec<Arc<Record>>,
     pub encoded: Vec<Encoded>,
+    pub receipt: Option<Receipt>,
     pub done: oneshot::Sender<Outcome>,
     bytes: usize,
 }
@@ -51,7 +80,7 @@ struct State {
     failure: Option<String>,
 }
 
-impl Sequencer {
+impl Local {
     /// Continues after `last`, where `revisions` hold.
     pub fn new(last: Position, revisions: HashMap<ArtifactKey, Position>) -> Self {
         let state = State {
@@ -64,61 +93,6 @@ impl Sequencer {
             failure: None,
         };
         Self { state: Mutex::new(state), work: Condvar::new() }
-    }
-
-    /// Checks `expect`, gives `drafts` their positions and queues them. Nothing changes when it is refused.
-    pub fn append(
-        &self,
-        drafts: Vec<Draft>,
-        expect: &Expect,
-    ) -> Result<(Vec<Arc<Record>>, oneshot::Receiver<Outcome>), AppendError> {
-        let encoded = encode(&drafts)?;
-        let bytes = encoded.iter().map(Encoded::len).sum();
-        if encoded.len() > APPEND_RECORDS_MAX || bytes > APPEND_BYTES_MAX {
-            let (records_max, bytes_max) = (APPEND_RECORDS_MAX, APPEND_BYTES_MAX);
-            return Err(AppendError::TooLarge {
-                records: encoded.len(),
-                records_max,
-                bytes,
-                bytes_max,
-            });
-        }
-        let (done, outcome) = oneshot::channel();
-        let mut state = self.lock();
-        state.check(expect, encoded.len(), bytes)?;
-        let records: Vec<_> =
-            drafts.into_iter().map(|draft| Arc::new(draft.at(state.take_position()))).collect();
-        for (artifact, revision) in records.iter().filter_map(|record| revision(record)) {
-            match revision {
-                Some(position) => state.revisions.insert(artifact, position),
-                None => state.revisions.remove(&artifact),
-            };
-        }
-        if records.is_empty() {
-            // Nothing to wait for; the receiver may be gone, which is no matter.
-            _ = done.send(Ok(()));
-        } else {
-            state.queued_records += records.len();
-            state.queued_bytes += bytes;
-            state.queue.push_back(Entry { records: records.clone(), encoded, done, bytes });
-            self.work.notify_one();
-        }
-        Ok((records, outcome))
-    }
-
-    /// The position that the next record gets.
-    pub fn next(&self) -> Position {
-        self.lock().next
-    }
-
-    /// The revision of `artifact`, as the next append sees it.
-    pub fn revision(&self, artifact: &ArtifactKey) -> Option<Position> {
-        self.lock().revisions.get(artifact).copied()
-    }
-
-    /// Why the log takes no more writes.
-    pub fn failure(&self) -> Option<String> {
-        self.lock().failure.clone()
     }
 
     /// Waits for appends and takes what fits into one commit; `None` when the log is closed and all is taken.
@@ -140,12 +114,6 @@ impl Sequencer {
         (!entries.is_empty()).then_some(entries)
     }
 
-    /// No more appends: what waits is still taken.
-    pub fn close(&self) {
-        self.lock().closed = true;
-        self.work.notify_one();
-    }
-
     /// Fail-stop: refuses all that waits and all that comes. The first reason stays.
     pub fn stop(&self, reason: &str) {
         let mut state = self.lock();
@@ -159,6 +127,72 @@ impl Sequencer {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect(NEVER_POISONED)
+    }
+}
+
+impl Sequencer for Local {
+    fn append(
+        &self,
+        drafts: Vec<Draft>,
+        expect: &Expect,
+        receipt: Option<Receipt>,
+    ) -> Result<(Vec<Arc<Record>>, oneshot::Receiver<Outcome>), AppendError> {
+        let encoded = encode(&drafts)?;
+        let bytes = encoded.iter().map(Encoded::len).sum::<usize>()
+            + receipt.as_ref().map_or(0, |receipt| receipt.content.len());
+        if encoded.len() > APPEND_RECORDS_MAX || bytes > APPEND_BYTES_MAX {
+            let (records_max, bytes_max) = (APPEND_RECORDS_MAX, APPEND_BYTES_MAX);
+            return Err(AppendError::TooLarge {
+                records: encoded.len(),
+                records_max,
+                bytes,
+                bytes_max,
+            });
+        }
+        let (done, outcome) = oneshot::channel();
+        let mut state = self.lock();
+        state.check(expect, encoded.len(), bytes)?;
+        let records: Vec<_> =
+            drafts.into_iter().map(|draft| Arc::new(draft.at(state.take_position()))).collect();
+        for (artifact, revision) in records.iter().filter_map(|record| revision(record)) {
+            match revision {
+                Some(position) => state.revisions.insert(artifact, position),
+                None => state.revisions.remove(&artifact),
+            };
+        }
+        if records.is_empty() && receipt.is_none() {
+            // Nothing to wait for; the receiver may be gone, which is no matter.
+            _ = done.send(Ok(()));
+        } else {
+            state.queued_records += records.len();
+            state.queued_bytes += bytes;
+            state.queue.push_back(Entry {
+                records: records.clone(),
+                encoded,
+                receipt,
+                done,
+                bytes,
+            });
+            self.work.notify_one();
+        }
+        Ok((records, outcome))
+    }
+
+    fn next(&self) -> Position {
+        self.lock().next
+    }
+
+    fn revision(&self, artifact: &ArtifactKey) -> Option<Position> {
+        self.lock().revisions.get(artifact).copied()
+    }
+
+    fn failure(&self) -> Option<String> {
+        self.lock().failure.clone()
+    }
+
+    fn close(&self) {
+        self.lock().closed = true;
+        self.work.notify_one();
     }
 }
 

@@ -8,16 +8,21 @@
 //! | `r` | records | position | see [`super::format`] |
 //! | `m` | about the store | `format` | version of the store, 4 bytes, big-endian |
 //! | | | `generation` | how often retention dropped records, 8 bytes, big-endian; none is 0 |
+//! | | | `retention` | up to which position records of which types were dropped, postcard |
 //! | | | `migration` | while one is under way: the format it comes from, 4 bytes, and the last position done, 8 bytes |
+//! | `k` | receipts of requests that may be repeated | SHA-256 of the request's key | see [`super::Receipt`] |
 //! | `v` | revisions: the position of the last record that moved it | letter of the kind, name | position, 8 bytes, big-endian |
 
+use super::Receipt;
 use super::chain::{ChainHash, Place, follows};
 use super::error::{OpenError, ReadError};
 use super::format::{Stored, record_key, record_position, revision_artifact, revision_key};
 use super::mark::{Acknowledged, Mark};
+use super::retention::Reached;
 use super::snapshot::Snapshots;
 use crate::artifact::ArtifactKey;
 use crate::event::{Position, Record};
+use rocksdb::checkpoint::Checkpoint;
 use rocksdb::{
     BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType,
     DBRecoveryMode, Env, ErrorKind, IteratorMode, LogLevel, Options, ReadOptions, WriteBatch,
@@ -34,15 +39,19 @@ pub(super) const STORE_FORMAT: u32 = 2;
 const RECORDS: &str = "r";
 const META: &str = "m";
 const REVISIONS: &str = "v";
+const RECEIPTS: &str = "k";
 const FORMAT_KEY: &[u8] = b"format";
 const MIGRATION_KEY: &[u8] = b"migration";
 const GENERATION_KEY: &[u8] = b"generation";
+const RETENTION_KEY: &[u8] = b"retention";
 
 /// Memory of one column family before it is flushed to a file; two may exist at a time.
 const RECORDS_BUFFER_BYTES: usize = 16 << 20;
 const SMALL_BUFFER_BYTES: usize = 2 << 20;
 /// The write-ahead log is cut when it is this large: it bounds what is replayed when opening.
 const WAL_BYTES_MAX: u64 = 64 << 20;
+/// Memory for each receipt on disk, so that a key that has none is not looked for there.
+const RECEIPTS_FILTER_BITS: f64 = 10.0;
 const BLOCK_CACHE_BYTES: usize = 8 << 20;
 const OPEN_FILES_MAX: i32 = 256;
 const INFO_LOG_BYTES: usize = 1 << 20;
@@ -113,13 +122,12 @@ impl Storage {
         Self::of(database, directory).prepare()
     }
 
-    /// Opens a store whose writes RocksDB refuses: tests see a real write fail.
-    #[cfg(test)]
+    /// Opens a store only to read it: nothing in its directory changes, and RocksDB refuses writes.
     pub fn open_read_only(directory: &Path) -> Result<Self, OpenError> {
         let database = DB::open_cf_for_read_only(
             &database_options(),
             directory,
-            [RECORDS, META, REVISIONS],
+            [RECORDS, META, REVISIONS, RECEIPTS],
             false,
         )
         .map_err(|error| refusal(directory, &error))?;
@@ -193,6 +201,18 @@ impl Storage {
         }
     }
 
+    /// Adds a receipt to `batch`.
+    pub fn put_receipt(&self, batch: &mut Batch, receipt: &Receipt) {
+        batch.0.put_cf(self.family(RECEIPTS), receipt.key, &receipt.content);
+    }
+
+    /// The content of the receipt under `key`.
+    pub fn receipt(&self, key: &[u8; 32]) -> Result<Option<Vec<u8>>, ReadError> {
+        let content = self.database.get_cf(self.family(RECEIPTS), key);
+        // No position is to blame; the start of the log stands for the store.
+        content.map_err(|error| unreadable(Position::START, &error))
+    }
+
     /// Adds the format of the store to `batch`.
     pub fn put_format(&self, batch: &mut Batch, format: u32) {
         batch.0.put_cf(self.family(META), FORMAT_KEY, format.to_be_bytes());
@@ -219,6 +239,47 @@ impl Storage {
             reason: "the generation of the store is unreadable".to_owned(),
         })?;
         Ok(u64::from_be_bytes(bytes))
+    }
+
+    /// Adds how often retention dropped records to `batch`.
+    pub fn put_generation(&self, batch: &mut Batch, generation: u64) {
+        batch.0.put_cf(self.family(META), GENERATION_KEY, generation.to_be_bytes());
+    }
+
+    /// How far retention is.
+    pub fn retention(&self) -> Result<Reached, ReadError> {
+        let value = self.database.get_cf(self.family(META), RETENTION_KEY);
+        let value = value.map_err(|error| unreadable(Position::START, &error))?;
+        let Some(value) = value else { return Ok(Reached::default()) };
+        postcard::from_bytes(&value).map_err(|error| ReadError::Damaged {
+            position: Position::START,
+            reason: format!("how far retention is: {error}"),
+        })
+    }
+
+    /// Adds how far retention is to `batch`.
+    pub fn put_retention(&self, batch: &mut Batch, reached: &Reached) {
+        let value =
+            postcard::to_stdvec(reached).expect("names and numbers can be written to memory");
+        batch.0.put_cf(self.family(META), RETENTION_KEY, value);
+    }
+
+    /// Adds to `batch` that nothing stands at `position` any more: only for what a gap covers.
+    pub fn remove_record(&self, batch: &mut Batch, position: Position) {
+        batch.0.delete_cf(self.family(RECORDS), record_key(position));
+    }
+
+    /// Gives the space of what was removed between two positions back to the file system.
+    pub fn compact(&self, first: Position, last: Position) {
+        let (first, last) = (record_key(first), record_key(last.next()));
+        self.database.compact_range_cf(self.family(RECORDS), Some(first), Some(last));
+    }
+
+    /// Writes the files of the store as they are now into `directory`, which must not exist and lie on the same disk:
+    /// most of them are the same files under another name.
+    pub fn checkpoint(&self, directory: &Path) -> Result<(), String> {
+        let checkpoint = Checkpoint::new(&self.database).map_err(|error| error.to_string())?;
+        checkpoint.create_checkpoint(directory).map_err(|error| error.to_string())
     }
 
     /// The format of the store; newer ones are refused.
@@ -431,11 +492,15 @@ fn column_families(directory: &Path) -> Result<Vec<String>, OpenError> {
 /// none and the format of the store can only be read from an open one.
 fn descriptors(existing: &[String]) -> Vec<ColumnFamilyDescriptor> {
     let cache = Cache::new_lru_cache(BLOCK_CACHE_BYTES);
-    let ours = [RECORDS, META, REVISIONS];
+    let ours = [RECORDS, META, REVISIONS, RECEIPTS];
     let foreign = existing.iter().map(String::as_str).filter(|name| !ours.contains(name));
     let options = |name: &str| {
         let mut blocks = BlockBasedOptions::default();
         blocks.set_block_cache(&cache);
+        if name == RECEIPTS {
+            // Most keys that are asked for are new.
+            blocks.set_bloom_filter(RECEIPTS_FILTER_BITS, false);
+        }
         // Indices of files count as cache too, so that memory does not grow with the log.
         blocks.set_cache_index_and_filter_blocks(true);
         let mut options = Options::default();

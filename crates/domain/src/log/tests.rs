@@ -1,7 +1,10 @@
 //! The log as its users see it: on disk, in memory, with many writers, and after damage.
 
+mod backups;
 mod damage;
 pub(super) mod golden;
+mod queries;
+mod retention;
 mod snapshots;
 
 use super::storage::Storage;
@@ -239,10 +242,10 @@ fn limits_are_told_apart() {
 /// Without a writer, nothing leaves the queue.
 #[test]
 fn a_full_queue_refuses_and_goes_on_when_there_is_room() {
-    let sequencer = Sequencer::new(Position::START, std::collections::HashMap::new());
+    let sequencer = sequencer::Local::new(Position::START, std::collections::HashMap::new());
     let mut accepted = 0;
     let refused = loop {
-        match sequencer.append(vec![draft(1); 10_000], &Expect::Any) {
+        match sequencer.append(vec![draft(1); 10_000], &Expect::Any, None) {
             Ok((records, _)) => accepted += records.len(),
             Err(error) => break error,
         }
@@ -257,7 +260,7 @@ fn a_full_queue_refuses_and_goes_on_when_there_is_room() {
         1,
         "a commit has a limit, and an append is not split"
     );
-    let (records, _) = sequencer.append(vec![draft(1)], &Expect::Any).unwrap();
+    let (records, _) = sequencer.append(vec![draft(1)], &Expect::Any, None).unwrap();
     assert_eq!(
         records[0].position,
         Position(accepted as u64 + 1),

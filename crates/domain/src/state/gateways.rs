@@ -4,6 +4,7 @@ use super::State;
 use crate::artifact::{Gateway, GatewayName, Port};
 use crate::event::{GatewayFact, Position};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A gateway, its revision, and what Segue found out about it.
@@ -21,6 +22,8 @@ pub struct StoredGateway {
     pub was_deployed: bool,
     /// Why it does not, when something keeps it from doing so.
     pub reason: Option<String>,
+    /// Routes that get nothing because of what they ask for, by path, with the reason.
+    pub disabled: BTreeMap<String, String>,
 }
 
 impl State {
@@ -35,6 +38,7 @@ impl State {
                 deployed: old.is_some_and(|old| old.deployed),
                 was_deployed: old.is_some_and(|old| old.was_deployed),
                 reason: old.and_then(|old| old.reason.clone()),
+                disabled: old.map(|old| old.disabled.clone()).unwrap_or_default(),
             };
             self.gateways.insert(name.to_owned(), stored);
             return;
@@ -53,6 +57,7 @@ impl State {
                 stored.was_deployed |= *deployed;
                 stored.reason.clone_from(reason);
             }
+            GatewayFact::RoutesDisabled(disabled) => stored.disabled.clone_from(disabled),
             GatewayFact::Deleted => {
                 self.gateways.remove(name);
             }

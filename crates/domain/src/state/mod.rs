@@ -10,7 +10,9 @@ mod statics;
 pub use gateways::StoredGateway;
 pub use resolve::satisfying;
 
-use crate::artifact::{Blueprint, Breed, Deployment, Gateway, GatewayName, NamedScale};
+use crate::artifact::{
+    Blueprint, Breed, Deployment, Gateway, GatewayName, NamedCondition, NamedScale,
+};
 use crate::event::{Fact, Origin, Position, Record};
 use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
@@ -26,6 +28,7 @@ pub struct State {
     blueprints: OrdMap<String, Stored<Blueprint>>,
     breeds: OrdMap<String, Stored<Breed>>,
     scales: OrdMap<String, Stored<NamedScale>>,
+    conditions: OrdMap<String, Stored<NamedCondition>>,
     gateways: OrdMap<String, StoredGateway>,
     deployments: OrdMap<String, Stored<Deployment>>,
     /// The last port of the pool that was given away; the search for the next one goes on from here.
@@ -80,6 +83,11 @@ impl State {
     /// The stored scales by name.
     pub fn scales(&self) -> &OrdMap<String, Stored<NamedScale>> {
         &self.scales
+    }
+
+    /// The stored conditions by name.
+    pub fn conditions(&self) -> &OrdMap<String, Stored<NamedCondition>> {
+        &self.conditions
     }
 
     /// All gateways by name, those that are not published yet included.

@@ -1,7 +1,7 @@
 //! What can be looked up in a state: who satisfies a dependency, what is ready, and what references stand for.
 
 use super::State;
-use crate::artifact::value::{ValuePart, interpolate};
+use crate::artifact::value::{ConfigurationValues, ValuePart, interpolate};
 use crate::artifact::{Deployment, Service, Traits};
 use crate::dsl::split_alias;
 use indexmap::IndexMap;
@@ -65,6 +65,7 @@ impl State {
         deployment: &Deployment,
         cluster: &str,
         service: &Service,
+        configuration: &ConfigurationValues,
     ) -> IndexMap<String, String> {
         let variables = service.breed.environment_variables.iter().filter_map(|(key, own)| {
             let (name, _) = split_alias(key);
@@ -77,12 +78,25 @@ impl State {
             let given = given.into_iter().flatten().find_map(Option::as_ref);
             Some((key.clone(), given.or(own.as_ref())?.clone()))
         });
-        variables.map(|(key, raw)| (key, self.interpolated(deployment, service, &raw))).collect()
+        let interpolated = |raw: &str| self.interpolated(deployment, service, raw, configuration);
+        variables.map(|(key, raw)| (key, interpolated(&raw))).collect()
     }
 
     /// `text` with its references replaced by what they stand for to `service`; what is not resolved is empty.
-    pub fn interpolated(&self, deployment: &Deployment, service: &Service, text: &str) -> String {
-        interpolate(text, |part| self.look_up(deployment, service, part))
+    pub fn interpolated(
+        &self,
+        deployment: &Deployment,
+        service: &Service,
+        text: &str,
+        configuration: &ConfigurationValues,
+    ) -> String {
+        interpolate(text, |part| match part {
+            ValuePart::Global { scheme, path } => match scheme.as_str() {
+                "conf" | "config" | "configuration" => configuration.get(path).map(str::to_owned),
+                _ => None,
+            },
+            part => self.look_up(deployment, service, part),
+        })
     }
 
     fn look_up(
@@ -105,7 +119,7 @@ impl State {
                 let number = self.look_up_trait(deployment, cluster, "ports", port)?;
                 Some(format!("{}:{number}", deployment.clusters.get(cluster)?.host))
             }
-            // Configuration is not part of the state.
+            // Not part of the state.
             ValuePart::Global { .. } => None,
         }
     }

@@ -17,6 +17,9 @@ impl State {
             StaticFact::ScaleStored(scale) => {
                 self.scales.insert(scale.name.clone(), Stored::new(at, scale.clone()));
             }
+            StaticFact::ConditionStored(condition) => {
+                self.conditions.insert(condition.name.clone(), Stored::new(at, condition.clone()));
+            }
             StaticFact::Deleted(key) => self.delete(key),
         }
     }
@@ -47,6 +50,7 @@ impl State {
         match key.kind {
             Kind::Blueprint => self.blueprints.get(name).map(|stored| stored.revision),
             Kind::Breed => self.breeds.get(name).map(|stored| stored.revision),
+            Kind::Condition => self.conditions.get(name).map(|stored| stored.revision),
             Kind::Deployment => self.deployments.get(name).map(|stored| stored.revision),
             Kind::Gateway => self.gateways.get(name).map(|stored| stored.revision),
             Kind::Scale => self.scales.get(name).map(|stored| stored.revision),
@@ -57,6 +61,7 @@ impl State {
         match key.kind {
             Kind::Blueprint => drop(self.blueprints.remove(&key.name)),
             Kind::Breed => drop(self.breeds.remove(&key.name)),
+            Kind::Condition => drop(self.conditions.remove(&key.name)),
             Kind::Deployment => drop(self.deployments.remove(&key.name)),
             Kind::Gateway => drop(self.gateways.remove(&key.name)),
             Kind::Scale => drop(self.scales.remove(&key.name)),

@@ -1,7 +1,9 @@
 //! The core as its users see it: documents in, events and refusals out. One binary, since each links the log.
 #![expect(clippy::unwrap_used, reason = "in a test, a panic is an answer")]
 
+mod conditions;
 mod deployments;
+mod faults;
 mod fuzz;
 mod generate;
 mod laws;

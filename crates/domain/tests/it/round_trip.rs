@@ -85,7 +85,9 @@ fn keys(state: &State) -> Vec<ArtifactKey> {
     let breeds = state.breeds().keys().map(|name| (Kind::Breed, name));
     let scales = state.scales().keys().map(|name| (Kind::Scale, name));
     let blueprints = state.blueprints().keys().map(|name| (Kind::Blueprint, name));
+    let conditions = state.conditions().keys().map(|name| (Kind::Condition, name));
     let names = gateways.chain(deployments).chain(breeds).chain(scales).chain(blueprints);
+    let names = names.chain(conditions);
     names.map(|(kind, name)| ArtifactKey::new(kind, name)).collect()
 }
 
@@ -95,7 +97,7 @@ fn printed(state: &State, key: &ArtifactKey) -> Value {
     match key.kind {
         Kind::Deployment => serde_json::json!([content["deployments"], content["gateways"]]),
         Kind::Blueprint => content["blueprints"][&key.name]["artifact"].clone(),
-        Kind::Breed | Kind::Scale | Kind::Gateway => content,
+        Kind::Breed | Kind::Condition | Kind::Scale | Kind::Gateway => content,
     }
 }
 

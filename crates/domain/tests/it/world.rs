@@ -56,7 +56,7 @@ impl World {
         match block_on(self.store.execute(command, &self.context())) {
             Ok(executed) => Ok(executed.records),
             Err(ExecuteError::Rejected(problems)) => Err(problems),
-            Err(ExecuteError::Append(error)) => panic!("{error}"),
+            Err(error @ (ExecuteError::Append(_) | ExecuteError::Read(_))) => panic!("{error}"),
         }
     }
 
@@ -161,6 +161,7 @@ pub fn store(kind: Kind, body: &str) -> Result<Command, Problems> {
         Kind::Breed => Artifact::Breed(Box::new(dsl::read_breed(&node, &options)?)),
         Kind::Scale => Artifact::Scale(dsl::read_scale(&node, &options)?),
         Kind::Gateway => Artifact::Gateway(Box::new(dsl::read_gateway(&node, &options)?)),
+        Kind::Condition => Artifact::Condition(dsl::read_condition(&node, &options)?),
         Kind::Deployment => return deploy("", body),
     };
     Ok(Command::Store(Store { artifact, submission: submission(Verb::Update) }))

@@ -161,9 +161,14 @@ impl<'a> ServicePlan<'a> {
             return;
         }
         let name = self.desired.drivers[driver].name();
-        let network = &self.desired.settings.network;
-        let template =
-            template(self.desired.state, &self.key, self.deployment, self.service, name, network);
+        let template = template(
+            self.desired.state,
+            &self.key,
+            self.deployment,
+            self.service,
+            name,
+            self.desired.settings,
+        );
         let Some(template) = template else {
             self.prepare();
             return;

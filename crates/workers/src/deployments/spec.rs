@@ -1,5 +1,6 @@
 //! What one instance of a service is made from, and the fingerprint that says so.
 
+use crate::Settings;
 use crate::containers::{InstanceSpec, Owner};
 use indexmap::IndexMap;
 use segue_domain::artifact::{Cluster, Deployment, Metadata, Service, short_hash};
@@ -16,7 +17,7 @@ pub fn template(
     deployment: &Deployment,
     service: &Service,
     driver: &str,
-    default_network: &str,
+    settings: &Settings,
 ) -> Option<InstanceSpec> {
     let cluster = deployment.clusters.get(&key.cluster)?;
     let environment = service.environment.as_ref()?;
@@ -24,6 +25,8 @@ pub fn template(
         let (own, alias) = split_alias(name);
         (alias.unwrap_or(own).to_owned(), value.clone())
     };
+    let interpolate =
+        |text: &str| state.interpolated(deployment, service, text, &settings.configuration);
     let network = service.network.as_ref().or(cluster.network.as_ref());
     let mut spec = InstanceSpec {
         name: String::new(),
@@ -37,8 +40,11 @@ pub fn template(
         ports: service.breed.ports.iter().map(|(name, port)| (name.clone(), port.number)).collect(),
         environment: environment.iter().map(injected).collect(),
         arguments: service.arguments.clone(),
-        dialect: dialect(state, deployment, cluster, service, driver),
-        network: network.map_or(default_network, String::as_str).to_owned(),
+        dialect: dialect(deployment, cluster, service, driver)
+            .into_iter()
+            .map(|(key, value)| (key, interpolated(value, &interpolate)))
+            .collect(),
+        network: network.unwrap_or(&settings.network).clone(),
         cpu: service.scale.cpu,
         memory: service.scale.memory,
         instances: service.scale.instances,
@@ -83,9 +89,8 @@ fn fingerprint(spec: &InstanceSpec, cluster: &Cluster, service: &Service) -> Str
     )
 }
 
-/// The dialect for `driver`: service level wins over cluster level over deployment level; texts are interpolated.
+/// The dialect for `driver`: service level wins over cluster level over deployment level.
 fn dialect(
-    state: &State,
     deployment: &Deployment,
     cluster: &Cluster,
     service: &Service,
@@ -96,10 +101,7 @@ fn dialect(
         level.iter().find(|(name, _)| name.eq_ignore_ascii_case(driver)).map(|(_, v)| v.clone())
     };
     match levels.iter().find_map(own) {
-        Some(Value::Object(map)) => {
-            let interpolate = |text: &str| state.interpolated(deployment, service, text);
-            map.into_iter().map(|(key, value)| (key, interpolated(value, &interpolate))).collect()
-        }
+        Some(Value::Object(map)) => map,
         Some(_) | None => Metadata::new(),
     }
 }

@@ -7,7 +7,7 @@ pub mod simulated;
 
 use crate::driver::{Changes, Error};
 use async_trait::async_trait;
-use segue_domain::artifact::{Rewrite, Sticky};
+use segue_domain::artifact::{Condition, Rewrite, Sticky};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The door to one kind of proxy. Every call is idempotent and may be repeated after a crash.
@@ -58,6 +58,22 @@ pub struct Frontend {
     pub virtual_hosts: Vec<String>,
     /// The ways that requests can take.
     pub routes: Vec<RouteModel>,
+    /// Requests that some of these ways are asked for before all others; the first that matches decides. None with
+    /// tcp.
+    pub conditions: Vec<Conditional>,
+}
+
+/// Requests that some ways are asked for before all others.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Conditional {
+    /// The path of the route that has the condition, for comments and reports.
+    pub path: String,
+    /// Which requests.
+    pub condition: Condition,
+    /// How many of a hundred of them take these ways; the rest is spread like all others.
+    pub strength: u8,
+    /// The ways, as indices of routes, and in which proportions they share.
+    pub ways: Vec<(usize, u32)>,
 }
 
 /// What a gateway speaks.
@@ -110,4 +126,6 @@ pub struct Applied {
     pub refused: BTreeMap<String, String>,
     /// Those of them whose port another program has.
     pub ports_taken: BTreeSet<String>,
+    /// By gateway and path of the route: routes that get nothing because of what they ask for, with the reason.
+    pub disabled: BTreeMap<String, BTreeMap<String, String>>,
 }

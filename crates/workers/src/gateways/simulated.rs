@@ -148,6 +148,7 @@ mod tests {
             targets: vec![target],
         };
         let gateway = Frontend {
+            conditions: Vec::new(),
             name: "shop".into(),
             lookup_name: "g1".into(),
             port: 9080,

@@ -3,9 +3,10 @@
 //! A route that leads to another gateway is expanded into that gateway's routes where nothing is lost by it, so that
 //! a request takes one hop.
 
-use crate::gateways::{Configuration, Frontend, Protocol, RouteModel, Target};
+use crate::gateways::{Conditional, Configuration, Frontend, Protocol, RouteModel, Target};
 use segue_domain::artifact::{
-    Gateway, GatewayName, Leaving, LookupClass, PortType, Route, RoutePath, lookup_name,
+    Condition, Gateway, GatewayName, Leaving, LookupClass, Percentage, PortType, Route, RoutePath,
+    lookup_name,
 };
 use segue_domain::state::State;
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,6 +36,21 @@ pub fn configuration(state: &State) -> Configuration {
     Configuration { gateways }
 }
 
+/// All ways through a gateway, and the conditions under which some of them come first.
+#[derive(Default)]
+struct Ways {
+    leaves: Vec<Leaf>,
+    wishes: Vec<Wish>,
+}
+
+/// A condition, and the ways of the route that has it with their shares of that route.
+struct Wish {
+    path: String,
+    condition: Condition,
+    strength: u8,
+    ways: Vec<(String, Share)>,
+}
+
 /// A route with its share of the gateway's traffic as a fraction.
 struct Leaf {
     path: String,
@@ -45,7 +61,11 @@ struct Leaf {
 
 fn frontend(state: &State, gateway: &Gateway) -> Frontend {
     let protocol = protocol(gateway);
+    let Ways { leaves, wishes } = Expansion::of(state, gateway);
+    let routes = models(&gateway.name, leaves);
+    let conditions = wishes.into_iter().filter(|_| protocol == Protocol::Http);
     Frontend {
+        conditions: conditions.map(|wish| conditional(wish, &routes)).collect(),
         name: gateway.name.clone(),
         lookup_name: lookup_name(LookupClass::Gateway, &gateway.name),
         port: gateway.port.number,
@@ -56,7 +76,7 @@ fn frontend(state: &State, gateway: &Gateway) -> Frontend {
         } else {
             Vec::new()
         },
-        routes: models(&gateway.name, Expansion::of(state, gateway)),
+        routes,
     }
 }
 
@@ -71,52 +91,52 @@ struct Expansion<'a> {
 
 impl<'a> Expansion<'a> {
     /// The ways through `gateway` down to targets, gateways behind it expanded.
-    fn of(state: &'a State, gateway: &'a Gateway) -> Vec<Leaf> {
-        Self { state, above: Vec::new(), budget: EXPANSIONS_MAX }.leaves(gateway)
+    fn of(state: &'a State, gateway: &'a Gateway) -> Ways {
+        Self { state, above: Vec::new(), budget: EXPANSIONS_MAX }.ways(gateway)
     }
 
-    fn leaves(&mut self, gateway: &'a Gateway) -> Vec<Leaf> {
+    fn ways(&mut self, gateway: &'a Gateway) -> Ways {
         self.above.push(&gateway.name);
-        let mut all = Vec::new();
+        let mut all = Ways::default();
         for (path, route) in &gateway.routes {
-            all.extend(self.route(gateway, path, route));
+            let Ways { leaves, wishes } = self.route(gateway, path, route);
+            let weight = route.weight.map_or(0, |weight| u64::from(weight.value()));
+            all.wishes.extend(wishes.into_iter().filter(|_| weight > 0));
+            all.wishes.extend(wish(path, route, &leaves));
+            let part = |leaf: Leaf| Leaf { share: leaf.share.times(weight), ..leaf };
+            all.leaves.extend(leaves.into_iter().map(part));
         }
         self.above.pop();
         all
     }
 
-    fn route(&mut self, gateway: &'a Gateway, path: &RoutePath, route: &Route) -> Vec<Leaf> {
-        let weight = route.weight.map_or(0, |weight| u64::from(weight.value()));
-        match self.nested(gateway, path, route) {
-            Some(inner) => {
-                let total = Share::sum(
-                    inner.iter().filter(|leaf| !leaf.targets.is_empty()).map(|leaf| leaf.share),
-                );
-                let part = |leaf: Leaf| {
-                    let share = leaf.share.divided_by(total).times(weight);
-                    Leaf { share, ..leaf }
-                };
-                inner.into_iter().map(part).collect()
-            }
-            None => vec![Leaf {
+    /// What stands behind a route, with shares of that route.
+    fn route(&mut self, gateway: &'a Gateway, path: &RoutePath, route: &Route) -> Ways {
+        let Some(Ways { leaves: inner, wishes }) = self.nested(gateway, path, route) else {
+            let leaf = Leaf {
                 path: path.as_str().to_owned(),
-                share: Share::whole(weight),
+                share: Share::whole(1),
                 route: route.clone(),
                 targets: targets(self.state, path),
-            }],
-        }
+            };
+            return Ways { leaves: vec![leaf], wishes: Vec::new() };
+        };
+        let reachable = inner.iter().filter(|leaf| !leaf.targets.is_empty());
+        let total = Share::sum(reachable.map(|leaf| leaf.share));
+        let part = |leaf: Leaf| Leaf { share: leaf.share.divided_by(total), ..leaf };
+        Ways { leaves: inner.into_iter().map(part).collect(), wishes }
     }
 
     /// What stands behind a route that leads to a gateway, when the two can be one: the same protocol, and nothing
     /// that only the gateway in between could do. Circles lead nowhere.
-    fn nested(&mut self, outer: &Gateway, path: &RoutePath, route: &Route) -> Option<Vec<Leaf>> {
+    fn nested(&mut self, outer: &Gateway, path: &RoutePath, route: &Route) -> Option<Ways> {
         if path.external().is_some() || path.segments().len() > 3 {
             return None;
         }
         let inner = self.state.gateways().get(path.as_str()).filter(|stored| stored.published)?;
         let inner: &'a Gateway = &inner.gateway;
         if self.above.contains(&inner.name.as_str()) {
-            return Some(Vec::new());
+            return Some(Ways::default());
         }
         let plain =
             inner.sticky.is_none() && route.rewrites.is_empty() && route.balance.0 == "default";
@@ -124,11 +144,25 @@ impl<'a> Expansion<'a> {
         if deep || !plain || protocol(inner) != protocol(outer) {
             // A hop that comes back here would never end.
             let comes_back = self.above.iter().any(|above| leads_to(self.state, inner, above));
-            return comes_back.then(Vec::new);
+            return comes_back.then(Ways::default);
         }
         self.budget -= 1;
-        Some(self.leaves(inner))
+        let ways = self.ways(inner);
+        // Conditions of the inner gateway look at what comes to it, which is known here only where that is everything.
+        let all_goes_there = outer.routes.len() == 1 && route.condition.is_none();
+        (ways.wishes.is_empty() || all_goes_there).then_some(ways)
     }
+}
+
+/// What the condition of a route asks for; `leaves` are the ways of the route.
+fn wish(path: &RoutePath, route: &Route, leaves: &[Leaf]) -> Option<Wish> {
+    let condition = route.condition.as_ref()?.inline()?;
+    Some(Wish {
+        path: path.as_str().to_owned(),
+        condition: condition.clone(),
+        strength: route.condition_strength.unwrap_or(Percentage::HUNDRED).value(),
+        ways: leaves.iter().map(|leaf| (leaf.path.clone(), leaf.share)).collect(),
+    })
 }
 
 /// Whether requests to `from` may come to gateway `goal`.
@@ -240,6 +274,22 @@ fn models(gateway: &str, leaves: Vec<Leaf>) -> Vec<RouteModel> {
         }
     };
     merged.into_iter().zip(weights).map(model).collect()
+}
+
+/// `wish` with its ways among `routes`.
+fn conditional(wish: Wish, routes: &[RouteModel]) -> Conditional {
+    let shares: Vec<Share> = wish.ways.iter().map(|(_, share)| *share).collect();
+    let ways = wish.ways.iter().zip(Share::whole_numbers(&shares));
+    let ways = ways.filter_map(|((path, _), weight)| {
+        let index = routes.iter().position(|route| route.path == *path)?;
+        Some((index, weight))
+    });
+    Conditional {
+        path: wish.path,
+        condition: wish.condition,
+        strength: wish.strength,
+        ways: ways.collect(),
+    }
 }
 
 fn protocol(gateway: &Gateway) -> Protocol {

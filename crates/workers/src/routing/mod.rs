@@ -115,14 +115,16 @@ impl Worker for GatewaysWorker {
         let news = state.published_gateways().any(|(name, stored)| {
             stored.deployed != served.contains(name)
                 || stored.reason.as_ref() != applied.refused.get(name)
+                || stored.disabled != applied.disabled.get(name).cloned().unwrap_or_default()
         });
         if news || installed || !released.is_empty() {
             let installed = installed.then(|| self.settings.configuration_name.clone());
-            let Applied { refused, ports_taken, .. } = applied;
+            let Applied { refused, ports_taken, disabled, .. } = applied;
             turn.reports.push(Report::Routed(Routed {
                 served,
                 refused,
                 ports_taken,
+                disabled,
                 released,
                 installed,
             }));

@@ -136,8 +136,6 @@ fn fields_of_routes() {
         "/routes/a/rewrites",
         &json!([{"path": "x if y if { z }"}]),
     );
-    refuse("{condition: user-agent = x}", &["not-supported /routes/a/condition 2:25"]);
-    refuse("{condition: {ref: x}}", &["not-supported /routes/a/condition 2:25"]);
     refuse("{weight: 50}", &["unexpected-type /routes/a/weight 2:22"]);
     refuse("{weight: 101%}", &["unexpected-type /routes/a/weight 2:22"]);
     refuse("{rewrites: [x]}", &["not-supported /routes/a/rewrites/0 2:25"]);

@@ -1,11 +1,11 @@
 //! Generated artifacts: everything that a reader can give, in small.
 
-use crate::artifact::NamedScale;
 use crate::artifact::{
     Argument, Balance, Blueprint, BlueprintCluster, BlueprintGateway, BlueprintService, Breed,
     BreedReference, Cpu, Deployable, Gateway, HealthCheck, Memory, Metadata, Percentage, Port,
     PortType, Rewrite, Route, RoutePath, Scale, ScaleReference, Sticky,
 };
+use crate::artifact::{Condition, NamedCondition, NamedScale, RouteCondition};
 use indexmap::IndexMap;
 use proptest::{collection::vec, option, prelude::*, sample::select};
 use serde_json::Value as Json;
@@ -150,15 +150,41 @@ pub(super) fn scale() -> impl Strategy<Value = NamedScale> {
 fn route() -> impl Strategy<Value = Route> {
     let rewrite = ("[a-z/]{1,8}", "[a-z{} ]{0,4}[a-z]")
         .prop_map(|(path, condition)| Rewrite { path, condition });
-    (text(), option::of(0..=100_u8), vec(rewrite, 0..2)).prop_map(
-        |(balance, strength, rewrites)| Route {
+    (text(), route_condition(), option::of(0..=100_u8), vec(rewrite, 0..2)).prop_map(
+        |(balance, condition, strength, rewrites)| Route {
             weight: None,
             balance: Balance(balance),
+            condition,
             condition_strength: strength.and_then(Percentage::new),
             rewrites,
             metadata: Metadata::new(),
         },
     )
+}
+
+fn condition() -> impl Strategy<Value = Condition> {
+    const TEXTS: &[&str] = &[
+        "host = a",
+        "User-Agent = Firefox or  has cookie beta",
+        "!(header X-Test misses \"a\")\n",
+        "< hdr(host) -m str a >",
+    ];
+    select(TEXTS).prop_map(|text| Condition::parse(text).unwrap())
+}
+
+fn route_condition() -> impl Strategy<Value = Option<RouteCondition>> {
+    option::of(prop_oneof![
+        condition().prop_map(RouteCondition::Inline),
+        name().prop_map(RouteCondition::Reference)
+    ])
+}
+
+pub(super) fn named_condition() -> impl Strategy<Value = NamedCondition> {
+    (name(), metadata(), condition()).prop_map(|(name, metadata, condition)| NamedCondition {
+        name,
+        metadata,
+        condition,
+    })
 }
 
 fn sticky() -> impl Strategy<Value = Option<Sticky>> {
@@ -176,12 +202,16 @@ pub(super) fn gateway() -> impl Strategy<Value = Gateway> {
             name,
             metadata,
             sticky: sticky.filter(|_| port.kind == PortType::Http),
-            port,
             virtual_hosts,
             routes: routes
                 .into_iter()
                 .map(|(path, route)| (RoutePath::parse(&path).unwrap(), route))
+                .map(|(path, route)| {
+                    let condition = route.condition.filter(|_| port.kind == PortType::Http);
+                    (path, Route { condition, ..route })
+                })
                 .collect(),
+            port,
         },
     )
 }

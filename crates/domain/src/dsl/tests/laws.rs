@@ -2,8 +2,9 @@
 
 use super::{generate, node, options};
 use crate::dsl::{
-    GatewayView, documents, read_blueprint, read_breed, read_deployment_body, read_gateway,
-    read_posted_event, read_scale, write_blueprint, write_breed, write_gateway, write_scale,
+    GatewayView, documents, read_blueprint, read_breed, read_condition, read_deployment_body,
+    read_gateway, read_posted_event, read_scale, write_blueprint, write_breed, write_condition,
+    write_gateway, write_scale,
 };
 use proptest::prelude::*;
 
@@ -23,6 +24,12 @@ proptest! {
     }
 
     #[test]
+    fn a_written_condition_reads_the_same(condition in generate::named_condition()) {
+        let text = write_condition(&condition).to_string();
+        prop_assert_eq!(read_condition(&node(&text), &options()), Ok(condition), "{}", text);
+    }
+
+    #[test]
     fn a_written_gateway_reads_the_same(gateway in generate::gateway()) {
         let text = write_gateway(&gateway, &GatewayView::default()).to_string();
         prop_assert_eq!(read_gateway(&node(&text), &options()), Ok(gateway), "{}", text);
@@ -39,6 +46,7 @@ proptest! {
         for node in documents(&text).unwrap_or_default() {
             let _ = read_breed(&node, &options());
             let _ = read_scale(&node, &options());
+            let _ = read_condition(&node, &options());
             let _ = read_gateway(&node, &options());
             let _ = read_blueprint(&node, &options());
             let _ = read_deployment_body(&node, &options());

@@ -2,6 +2,7 @@
 
 mod blueprints;
 mod breeds;
+mod conditions;
 mod deployments;
 mod events;
 mod gateways;

@@ -4,9 +4,9 @@
 use super::{generate, options};
 use crate::dsl::schema;
 use crate::dsl::{
-    GatewayView, document, read_blueprint, read_breed, read_deployment_body, read_event_query,
-    read_gateway, read_posted_event, read_scale, write_blueprint, write_breed, write_gateway,
-    write_scale,
+    GatewayView, document, read_blueprint, read_breed, read_condition, read_deployment_body,
+    read_event_query, read_gateway, read_posted_event, read_scale, write_blueprint, write_breed,
+    write_gateway, write_scale,
 };
 use crate::problem::{ProblemKind, Problems};
 use jsonschema::Validator;
@@ -18,6 +18,8 @@ use time::macros::datetime;
 /// Rules that only a reader knows: a document with nothing but such problems passes its schema.
 const BEYOND: &[ProblemKind] = &[
     ProblemKind::ValueSyntax,
+    ProblemKind::ConditionSyntax,
+    ProblemKind::ConditionPortType,
     ProblemKind::InvalidPort,
     ProblemKind::InvalidGatewayPort,
     ProblemKind::MissingPortValue,
@@ -56,6 +58,7 @@ fn read(kind: &str, text: &str) -> Option<Result<(), Problems>> {
     Some(match kind {
         "blueprint" => read_blueprint(&node, &options).map(drop),
         "breed" => read_breed(&node, &options).map(drop),
+        "condition" => read_condition(&node, &options).map(drop),
         "deployment" => read_deployment_body(&node, &options).map(drop),
         "event" => read_posted_event(&node).map(drop),
         "gateway" => read_gateway(&node, &options).map(drop),

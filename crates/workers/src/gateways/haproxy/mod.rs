@@ -8,6 +8,8 @@
 //! robin is exact from a fresh start or reload on. After a change of weights at run time HAProxy first finishes the
 //! cycle it is in, at most 16 times the sum of the old weights, and until then windows are off by one or two requests.
 
+mod acl;
+mod isolate;
 mod keeper;
 mod model;
 mod process;
@@ -24,6 +26,7 @@ pub use render::TEMPLATE;
 use super::{Applied, Configuration, Frontend, GatewayDriver};
 use crate::driver::{Changes, Error};
 use async_trait::async_trait;
+use isolate::Verdicts;
 use keeper::Keeper;
 use model::Model;
 use process::{Identity, Process};
@@ -42,6 +45,8 @@ use tokio::time::Instant;
 
 /// Names of targets by their lookup names: HAProxy only knows the latter.
 const NAMES_FILE: &str = "targets.json";
+/// How long a reload may take before it is asked for again: a master that is not done with the one before misses it.
+const RELOAD_AGAIN: Duration = Duration::from_secs(2);
 /// How often a starting or reloading HAProxy is asked whether it is there.
 const POLL: Duration = Duration::from_millis(10);
 
@@ -96,6 +101,7 @@ struct State {
     model: Option<Model>,
     /// Names of targets, of those that were removed while they may be busy.
     names: BTreeMap<String, String>,
+    verdicts: Verdicts,
     watched: Option<(Identity, JoinHandle<()>)>,
 }
 
@@ -127,7 +133,8 @@ impl HaproxyDriver {
         let process = Arc::new(Process { program: settings.program.clone(), directory });
         let changes = Changes::default();
         let keeper = Keeper::new(Arc::clone(&process), changes.clone());
-        let state = Mutex::new(State { names, model: None, watched: None });
+        let state =
+            Mutex::new(State { names, model: None, verdicts: Verdicts::default(), watched: None });
         Ok(Self { settings, process, keeper, sockets, changes, state })
     }
 
@@ -214,8 +221,15 @@ impl HaproxyDriver {
             _ => self.process.start().await?,
         };
         let deadline = Instant::now() + self.settings.start_timeout;
+        let mut again = Instant::now() + RELOAD_AGAIN;
         loop {
             let now = self.observe().await.unwrap_or_default();
+            let unchanged =
+                matches!((before, &now), (Some(before), Some(now)) if before.pid == now.pid);
+            if unchanged && Instant::now() > again {
+                self.process.reload(identity)?;
+                again = Instant::now() + RELOAD_AGAIN;
+            }
             if now.is_some_and(|now| {
                 now.structure == structure && before.is_none_or(|before| before.pid != now.pid)
             }) {
@@ -398,11 +412,13 @@ impl GatewayDriver for HaproxyDriver {
             self.process.forget_predecessor().await?;
         }
         let ours = observed.as_ref().map(|observed| observed.ports.clone()).unwrap_or_default();
-        let (usable, mut applied) = self.usable(configuration, &ours);
+        let (configuration, disabled) = state.verdicts.sift(&self.process, configuration).await?;
+        let (usable, mut applied) = self.usable(&configuration, &ours);
+        applied.disabled = disabled;
         let virtual_hosts_port = self.virtual_hosts_port(&ours, &mut applied.refused);
         let model = Model::of(&usable, self.settings.bind_address, virtual_hosts_port);
         let new = self.rendered(&model);
-        self.remember(&mut state, configuration);
+        self.remember(&mut state, &configuration);
         let adjusted = match &observed {
             Some(observed) if observed.structure == new.structure => {
                 self.adjust(&model, observed).await?

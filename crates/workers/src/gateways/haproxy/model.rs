@@ -2,8 +2,9 @@
 //!
 //! Pure. It knows the proxy's concepts but not its syntax, and nothing of processes and sockets.
 
-use super::slots::Table;
-use crate::gateways::{Frontend, Protocol, RouteModel, Target};
+use super::acl::{Acl, Matcher};
+use super::slots::{Preference, Table};
+use crate::gateways::{Conditional, Frontend, Protocol, RouteModel, Target};
 use segue_domain::artifact::Sticky;
 use serde::Serialize;
 use sha1::{Digest, Sha1};
@@ -59,6 +60,26 @@ pub(super) struct Choice {
     pub(super) table: Table,
     /// Whether a cookie with the gateway's name binds a client to the route it got.
     pub(super) cookie: bool,
+    pub(super) conditions: Conditions,
+}
+
+/// Conditions that are tried before anything else decides; what each of them prefers stands in the table.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct Conditions {
+    /// Tests that the rules name.
+    pub(super) acls: Vec<Acl>,
+    /// In the order in which they are tried.
+    pub(super) rules: Vec<Rule>,
+}
+
+/// One condition.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Rule {
+    /// From 1.
+    pub(super) number: usize,
+    pub(super) comment: String,
+    /// One of them has to hold; an empty one always does.
+    pub(super) lines: Vec<String>,
 }
 
 /// Servers, and how requests are spread over them.
@@ -70,6 +91,9 @@ pub(super) struct Backend {
     pub(super) balance: Vec<String>,
     /// Which server takes which request; `None` where it can only be left to `balance`.
     pub(super) table: Option<Table>,
+    /// Whether the table says which server takes every request, or only those that match a condition.
+    pub(super) exact: bool,
+    pub(super) conditions: Conditions,
     pub(super) cookie: bool,
     pub(super) rewrites: Vec<RewriteRule>,
     pub(super) servers: Vec<Server>,
@@ -206,24 +230,18 @@ pub(super) fn refusal(gateway: &Frontend) -> Option<String> {
     if let Some(host) = gateway.virtual_hosts.iter().find(|host| !line(host)) {
         return Some(format!("virtual host {host:?} is empty or holds a control character"));
     }
+    for wish in &gateway.conditions {
+        if let Some(reason) = condition_refusal(wish) {
+            return Some(format!("route {:?}: {reason}", wish.path));
+        }
+    }
     for route in &gateway.routes {
         let path = &route.path;
         if !word(&route.lookup_name) {
             return Some(format!("route {path:?}: lookup name is not made of letters and digits"));
         }
-        if !line(&route.balance) || words(&route.balance).is_none_or(|words| words.is_empty()) {
-            return Some(format!("route {path:?}: balance {:?} cannot be read", route.balance));
-        }
-        for rewrite in &route.rewrites {
-            if !line(&rewrite.path)
-                || !line(&rewrite.condition)
-                || condition(&rewrite.condition).is_none()
-            {
-                return Some(format!(
-                    "route {path:?}: rewrite {:?} if {:?} cannot be read",
-                    rewrite.path, rewrite.condition
-                ));
-            }
+        if let Some(reason) = route_refusal(route) {
+            return Some(format!("route {path:?}: {reason}"));
         }
         for target in &route.targets {
             let host_is_valid = target.host.parse::<IpAddr>().is_ok()
@@ -241,6 +259,29 @@ pub(super) fn refusal(gateway: &Frontend) -> Option<String> {
         }
     }
     None
+}
+
+/// Why what `route` asks for cannot be expressed, if it cannot.
+pub(super) fn route_refusal(route: &RouteModel) -> Option<String> {
+    let line = |text: &str| !text.is_empty() && !text.chars().any(char::is_control);
+    if !line(&route.balance) || words(&route.balance).is_none_or(|words| words.is_empty()) {
+        return Some(format!("balance {:?} cannot be read", route.balance));
+    }
+    let is_bad = |rewrite: &&segue_domain::artifact::Rewrite| {
+        !line(&rewrite.path) || !line(&rewrite.condition) || condition(&rewrite.condition).is_none()
+    };
+    let bad = route.rewrites.iter().find(is_bad)?;
+    Some(format!("rewrite {:?} if {:?} cannot be read", bad.path, bad.condition))
+}
+
+/// Why a condition cannot be expressed, if it cannot.
+pub(super) fn condition_refusal(wish: &Conditional) -> Option<String> {
+    let is_plain = |matcher: &Matcher| {
+        let mut words = matcher.acls.iter().flat_map(|acl| &acl.words);
+        words.all(|word| !word.chars().any(char::is_control))
+    };
+    let matcher = Matcher::of(&wish.condition).filter(is_plain);
+    matcher.is_none().then(|| format!("condition {:?} cannot be read", wish.condition.text()))
 }
 
 /// The weight of one server of each route, such that routes share as `(weight, number of servers)` say: exactly where
@@ -301,7 +342,8 @@ fn is_flat(gateway: &Frontend) -> bool {
             || (route.balance != default_balance(gateway) && route.balance != "default")
     };
     let several = gateway.routes.len() > 1;
-    if several && (gateway.sticky == Some(Sticky::Route) || gateway.routes.iter().any(own_rules)) {
+    // With one cookie a client whose instance is gone would lose its route, too.
+    if several && (gateway.sticky.is_some() || gateway.routes.iter().any(own_rules)) {
         return false;
     }
     // A target behind two routes could not be attributed to one of them.
@@ -337,26 +379,66 @@ fn flat(gateway: &Frontend) -> Backend {
     let cookie = gateway.sticky == Some(Sticky::Instance);
     // A server that a table chose counts as one that a cookie chose: HAProxy would set no cookie.
     let exact = http && !cookie && balance == ["roundrobin"];
+    let conditions = if cookie { Conditions::default() } else { conditions(gateway) };
+    let mut table = if exact {
+        let all = gateway.routes.iter().map(|route| (route.weight, taking(route)));
+        Table::of(&gateway.lookup_name, &all.collect::<Vec<_>>())
+    } else {
+        let kept = gateway.routes.iter().filter(|_| cookie).flat_map(taking);
+        Table::of_kept(&gateway.lookup_name, kept.collect())
+    };
+    if !conditions.rules.is_empty() {
+        table.preferences = preferences(gateway, taking);
+    }
+    let has_table = exact || cookie && http || !conditions.rules.is_empty();
     Backend {
         name: gateway.lookup_name.clone(),
         comment: gateway.name.clone(),
         http,
         balance,
-        table: exact.then(|| table(gateway)),
+        table: has_table.then_some(table),
+        exact,
+        conditions,
         cookie,
         rewrites,
         servers: servers.collect(),
     }
 }
 
-fn table(gateway: &Frontend) -> Table {
-    let servers = |route| {
-        let live = distinct(route).filter(|target| !target.draining);
-        live.map(|target| target.lookup_name.as_str()).collect()
+/// Names of the servers of `route` that take new requests.
+fn taking(route: &RouteModel) -> Vec<&str> {
+    let live = distinct(route).filter(|target| !target.draining);
+    live.map(|target| target.lookup_name.as_str()).collect()
+}
+
+fn conditions(gateway: &Frontend) -> Conditions {
+    let mut conditions = Conditions::default();
+    for (wish, number) in gateway.conditions.iter().zip(1..) {
+        let matcher = Matcher::of(&wish.condition).expect("checked by `refusal`");
+        for acl in matcher.acls {
+            if !conditions.acls.contains(&acl) {
+                conditions.acls.push(acl);
+            }
+        }
+        let comment = format!("{}//{}", gateway.name, wish.path);
+        conditions.rules.push(Rule { number, comment, lines: matcher.lines });
+    }
+    conditions
+}
+
+/// What the conditions of `gateway` prefer; `names` are those of a route that take requests.
+fn preferences<'a>(
+    gateway: &'a Frontend,
+    names: impl Fn(&'a RouteModel) -> Vec<&'a str>,
+) -> Vec<Preference> {
+    let of = |wish: &Conditional| {
+        let ways = wish
+            .ways
+            .iter()
+            .filter_map(|(index, weight)| Some((*weight, names(gateway.routes.get(*index)?))));
+        Preference::of(wish.strength, &ways.collect::<Vec<_>>())
     };
-    let routes: Vec<(u32, Vec<&str>)> =
-        gateway.routes.iter().map(|route| (route.weight, servers(route))).collect();
-    Table::of(&gateway.lookup_name, &routes)
+    gateway.conditions.iter().map(of).collect()
 }
 
 /// A route is chosen when one of its targets takes requests.
@@ -367,10 +449,11 @@ fn choice(gateway: &Frontend) -> Choice {
         .filter(|route| live(route) > 0)
         .map(|route| (route.weight, vec![route.lookup_name.as_str()]))
         .collect();
-    Choice {
-        table: Table::of_routes(&gateway.lookup_name, &routes),
-        cookie: gateway.sticky.is_some(),
-    }
+    let mut table = Table::of_routes(&gateway.lookup_name, &routes);
+    table.preferences = preferences(gateway, |route| {
+        if live(route) > 0 { vec![route.lookup_name.as_str()] } else { Vec::new() }
+    });
+    Choice { table, cookie: gateway.sticky.is_some(), conditions: conditions(gateway) }
 }
 
 /// One backend for each route, and an empty one for requests that no route takes.
@@ -382,6 +465,8 @@ fn routed(gateway: &Frontend) -> impl Iterator<Item = Backend> {
         http,
         balance: balance("default", default_balance(gateway)),
         table: None,
+        exact: false,
+        conditions: Conditions::default(),
         cookie: false,
         rewrites: Vec::new(),
         servers: Vec::new(),
@@ -391,12 +476,15 @@ fn routed(gateway: &Frontend) -> impl Iterator<Item = Backend> {
         let servers = distinct(route)
             .map(|target| server(target, 1, &format!("{comment} {}", target.name)))
             .collect();
+        let cookie = gateway.sticky == Some(Sticky::Instance);
         Backend {
             name: route.lookup_name.clone(),
             http,
             balance: balance(&route.balance, if http { "roundrobin" } else { "leastconn" }),
-            table: None,
-            cookie: gateway.sticky == Some(Sticky::Instance),
+            table: cookie.then(|| Table::of_kept(&route.lookup_name, taking(route))),
+            exact: false,
+            conditions: Conditions::default(),
+            cookie,
             rewrites: rewrites(route),
             servers,
             comment,
@@ -405,7 +493,7 @@ fn routed(gateway: &Frontend) -> impl Iterator<Item = Backend> {
     std::iter::once(none).chain(gateway.routes.iter().map(of))
 }
 
-fn hash(text: &str) -> String {
+pub(super) fn hash(text: &str) -> String {
     let digest = Sha1::digest(text.as_bytes());
     hex(&digest[..8])
 }
@@ -484,7 +572,7 @@ fn rewrites(route: &RouteModel) -> Vec<RewriteRule> {
 }
 
 /// The words of a raw ACL expression, in braces unless it has them already.
-fn condition(text: &str) -> Option<Vec<String>> {
+pub(super) fn condition(text: &str) -> Option<Vec<String>> {
     let mut words = words(text)?;
     if words.first()? != "{" {
         words.insert(0, "{".to_owned());

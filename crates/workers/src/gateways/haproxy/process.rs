@@ -17,6 +17,8 @@ use tokio::task::JoinHandle;
 
 const PID_FILE: &str = "haproxy.pid";
 const LOG_FILE: &str = "haproxy.log";
+/// How much of what HAProxy says against a file is read, in characters.
+const WORDS_MAX: usize = 65_536;
 const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 /// How much of what HAProxy said goes into an error.
@@ -80,6 +82,17 @@ impl Process {
 
     /// Lets HAProxy check the file `name`; an error carries its words.
     pub(super) async fn check(&self, name: &str) -> Result<(), Error> {
+        match self.refusal(name).await? {
+            None => Ok(()),
+            Some(words) => Err(Error::Transient(format!(
+                "HAProxy refuses the configuration, the last good one stays: {}",
+                words.chars().take(4096).collect::<String>()
+            ))),
+        }
+    }
+
+    /// What HAProxy says against the file `name`; `None` when it accepts it.
+    pub(super) async fn refusal(&self, name: &str) -> Result<Option<String>, Error> {
         let mut command = tokio::process::Command::new(&self.program);
         command
             .args(["-c", "-f", name])
@@ -92,13 +105,10 @@ impl Process {
             .map_err(|_| Error::Transient("haproxy -c did not end in time".to_owned()))?
             .map_err(|error| self.failed("run", &error))?;
         if output.status.success() {
-            return Ok(());
+            return Ok(None);
         }
-        let words = String::from_utf8_lossy(&output.stderr).chars().take(4096).collect::<String>();
-        Err(Error::Transient(format!(
-            "HAProxy refuses the configuration, the last good one stays: {}",
-            words.trim()
-        )))
+        let words = String::from_utf8_lossy(&output.stderr);
+        Ok(Some(words.trim().chars().take(WORDS_MAX).collect()))
     }
 
     /// Starts a master. It is up when it answers on its sockets.

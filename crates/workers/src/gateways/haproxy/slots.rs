@@ -16,8 +16,11 @@ pub(super) const FOLDER: &str = "slots";
 /// 50 ms.
 const PERIOD_MAX: u128 = 5000;
 
+/// Stands in a preference for requests that are spread like all others.
+const LIKE_OTHERS: &str = "-";
+
 /// The table of one backend or frontend.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Table {
     /// The map file, relative to HAProxy's directory; also what a running HAProxy calls the map.
     pub(super) file: String,
@@ -25,6 +28,17 @@ pub(super) struct Table {
     slots: Vec<String>,
     /// Names of those that a cookie may ask for.
     kept: Vec<String>,
+    /// What the conditions prefer, in their order.
+    pub(super) preferences: Vec<Preference>,
+}
+
+/// Where requests go that match a condition, in the order of these requests.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct Preference {
+    /// Names of servers or backends, and [`LIKE_OTHERS`]; none when there is nobody.
+    slots: Vec<String>,
+    /// Whether it holds for clients, too, that a cookie binds: nothing was left to the turn.
+    firm: bool,
 }
 
 impl Table {
@@ -46,31 +60,58 @@ impl Table {
         )
     }
 
+    /// The table of the backend `name` where cookies bind to servers: those that may keep their clients.
+    pub(super) fn of_kept(name: &str, servers: Vec<&str>) -> Self {
+        Self::with(name, Vec::new(), servers)
+    }
+
     fn with(name: &str, slots: Vec<&str>, kept: Vec<&str>) -> Self {
         let owned = |names: Vec<&str>| names.into_iter().map(str::to_owned).collect();
-        Self { file: format!("{FOLDER}/{name}.map"), slots: owned(slots), kept: owned(kept) }
+        Self {
+            file: format!("{FOLDER}/{name}.map"),
+            slots: owned(slots),
+            kept: owned(kept),
+            preferences: Vec::new(),
+        }
     }
 
     /// Drops all but the name.
     pub(super) fn clear(&mut self) {
         self.slots.clear();
         self.kept.clear();
+        self.preferences.clear();
     }
 
     /// What tells this table, of this backend, from all others.
     pub(super) fn digest(&self) -> String {
-        let names = [self.slots.join(" "), self.kept.join(" ")].join("\n");
-        format!("{}/{}", self.file, hex(&Sha1::digest(names.as_bytes())))
+        let content = self.content().join("\n");
+        format!("{}/{}", self.file, hex(&Sha1::digest(content.as_bytes())))
     }
 
     /// The lines of the map file, of which the last tells that all others are there.
     pub(super) fn lines(&self) -> Vec<String> {
+        let mut lines = self.content();
+        lines.push(format!("digest {}", self.digest()));
+        lines
+    }
+
+    /// Keys with a dot belong to the condition with the number before it, counted from 1.
+    fn content(&self) -> Vec<String> {
         let slots = self.slots.iter().enumerate().map(|(slot, name)| format!("{slot} {name}"));
         // No cookie can name a slot: its key ends differently.
         let kept = self.kept.iter().map(|name| format!("{name}@ {name}"));
         let mut lines: Vec<String> = slots.chain(kept).collect();
         lines.push(format!("period {}", self.slots.len()));
-        lines.push(format!("digest {}", self.digest()));
+        for (preference, number) in self.preferences.iter().zip(1..) {
+            let slots = preference.slots.iter().enumerate();
+            lines.extend(slots.map(|(slot, name)| format!("{number}.{slot} {name}")));
+            if !preference.slots.is_empty() {
+                lines.push(format!("{number}.period {}", preference.slots.len()));
+            }
+            if preference.firm {
+                lines.push(format!("{number}.firm 1"));
+            }
+        }
         lines
     }
 
@@ -80,6 +121,42 @@ impl Table {
             writeln!(text, "{line}").expect("a text takes whatever is written to it");
             text
         })
+    }
+}
+
+impl Preference {
+    /// Gives `strength` of a hundred requests to `ways`, given as weight and names of those that take requests.
+    pub(super) fn of(strength: u8, ways: &[(u32, Vec<&str>)]) -> Self {
+        let ways: Vec<&(u32, Vec<&str>)> =
+            ways.iter().filter(|(weight, names)| *weight > 0 && !names.is_empty()).collect();
+        let total: u128 = ways.iter().map(|(weight, _)| u128::from(*weight)).sum();
+        if total == 0 || strength == 0 {
+            return Self::default();
+        }
+        // Proportions that are too fine for a table are rounded, so that a round fits.
+        let parts = total.min(PERIOD_MAX / 100);
+        let part = |weight: u32| {
+            let part = (u128::from(weight) * parts / total).max(1);
+            u32::try_from(part).expect("at most the number of parts")
+        };
+        let given: u32 = ways.iter().map(|(weight, _)| part(*weight)).sum();
+        let (strength, rest) = (u32::from(strength), 100 - u32::from(strength));
+        let mut routes: Vec<(u32, &[&str])> = ways
+            .iter()
+            .map(|(weight, names)| (part(*weight) * strength, names.as_slice()))
+            .collect();
+        if rest > 0 {
+            routes.push((given * rest, &[LIKE_OTHERS]));
+        }
+        // Where even turns of all servers take too long a table, those of one route share unevenly.
+        let (round, rounds) = lengths(&routes).unwrap_or_else(|| {
+            let divisor =
+                routes.iter().fold(0, |divisor, (weight, _)| gcd(divisor, (*weight).into()));
+            let round = routes.iter().map(|(weight, _)| u128::from(*weight) / divisor).sum();
+            (round, (PERIOD_MAX / round).max(1))
+        });
+        let slots = rotation(&routes, round, rounds);
+        Self { slots: slots.into_iter().map(str::to_owned).collect(), firm: rest == 0 }
     }
 }
 
@@ -95,12 +172,17 @@ fn slots<'a>(routes: &[(u32, Vec<&'a str>)]) -> Vec<&'a str> {
         return Vec::new();
     }
     let Some((round, rounds)) = lengths(&routes) else { return Vec::new() };
+    rotation(&routes, round, rounds)
+}
+
+/// So many `rounds` of smooth weighted round robin, each as long as the sum of the reduced weights.
+fn rotation<'a>(routes: &[(u32, &[&'a str])], round: u128, rounds: u128) -> Vec<&'a str> {
     let divisor = routes.iter().fold(0, |divisor, (weight, _)| gcd(divisor, u128::from(*weight)));
     let mut credits = vec![0_i128; routes.len()];
     let mut turns = vec![0_usize; routes.len()];
     let mut slots = Vec::new();
     for _ in 0..round * rounds {
-        for (credit, (weight, _)) in credits.iter_mut().zip(&routes) {
+        for (credit, (weight, _)) in credits.iter_mut().zip(routes) {
             *credit += (u128::from(*weight) / divisor).cast_signed();
         }
         let next = (0..routes.len())
@@ -184,6 +266,29 @@ mod tests {
         let table = Table::of_routes("g", &[(1, vec!["a"]), (0, vec!["b"])]);
         let digest = table.digest();
         assert_eq!(table.text(), format!("0 a\na@ a\nb@ b\nperiod 1\ndigest {digest}\n"));
+    }
+
+    #[test]
+    fn preferences_follow_their_strength() {
+        let slots = |strength, ways: &[(u32, Vec<&str>)]| Preference::of(strength, ways).slots;
+        assert_eq!(slots(100, &[(1, vec!["a"])]), ["a"]);
+        assert_eq!(slots(50, &[(1, vec!["a"])]), ["a", "-"]);
+        assert_eq!(slots(50, &[(1, vec!["a", "b"])]), ["a", "-", "b", "-"]);
+        assert_eq!(slots(25, &[(7, vec!["a"]), (5, vec![]), (0, vec!["b"])]), ["-", "a", "-", "-"]);
+        assert_eq!(slots(0, &[(1, vec!["a"])]), [""; 0]);
+        assert_eq!(slots(50, &[(1, vec![])]), [""; 0]);
+        let firm = |strength| Preference::of(strength, &[(1, vec!["a"])]).firm;
+        assert!(firm(100) && !firm(99));
+        let many: Vec<String> = (0..97).map(|number| format!("s{number}")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        for (strength, ways) in
+            [(37, vec![(1, many)]), (33, vec![(999_983, vec!["a"]), (17, vec!["b"])])]
+        {
+            let slots = slots(strength, &ways);
+            let others = slots.iter().filter(|slot| *slot == LIKE_OTHERS).count();
+            assert!(slots.len() as u128 <= PERIOD_MAX + 100, "{}", slots.len());
+            assert_eq!(others * 100, slots.len() * usize::from(100 - strength));
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
+mod conditions;
 mod laws;
 mod traffic;
 
@@ -114,6 +115,8 @@ async fn answer(mut stream: TcpStream, name: &'static str) -> std::io::Result<()
 struct Client {
     stream: BufReader<TcpStream>,
     cookie: Option<String>,
+    /// More headers, each with its line end.
+    headers: String,
     /// Whether the server said that this connection ends.
     closing: bool,
 }
@@ -122,14 +125,22 @@ impl Client {
     async fn connect(port: u16) -> std::io::Result<Self> {
         let stream = TcpStream::connect(("127.0.0.1", port)).await?;
         stream.set_nodelay(true)?;
-        Ok(Self { stream: BufReader::new(stream), cookie: None, closing: false })
+        Ok(Self {
+            stream: BufReader::new(stream),
+            cookie: None,
+            headers: String::new(),
+            closing: false,
+        })
     }
 
     /// Status and body; an error also when the connection was closed.
     async fn get(&mut self, path: &str, host: &str) -> std::io::Result<(u16, String)> {
         let cookie =
             self.cookie.as_ref().map(|cookie| format!("Cookie: {cookie}\r\n")).unwrap_or_default();
-        let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{cookie}\r\n");
+        let headers = &self.headers;
+        let host =
+            if headers.starts_with("Host: ") { String::new() } else { format!("Host: {host}\r\n") };
+        let request = format!("GET {path} HTTP/1.1\r\n{host}{headers}{cookie}\r\n");
         self.stream.get_mut().write_all(request.as_bytes()).await?;
         let (mut status, mut length) = (0, 0);
         loop {
@@ -145,13 +156,22 @@ impl Client {
             } else if line == "connection: close" {
                 self.closing = true;
             } else if let Some(rest) = line.strip_prefix("set-cookie: ") {
-                self.cookie = rest.split(';').next().map(str::to_owned);
+                self.keep(rest.split(';').next().unwrap_or_default());
             } else if line.is_empty() {
                 let mut body = vec![0; length];
                 self.stream.read_exact(&mut body).await?;
                 return Ok((status, String::from_utf8(body).unwrap()));
             }
         }
+    }
+
+    /// Keeps a cookie as browsers do: beside others, in the place of one with the same name.
+    fn keep(&mut self, cookie: &str) {
+        let name = cookie.split('=').next();
+        let kept = self.cookie.take().unwrap_or_default();
+        let kept =
+            kept.split("; ").filter(|kept| !kept.is_empty() && kept.split('=').next() != name);
+        self.cookie = Some(kept.chain([cookie]).collect::<Vec<_>>().join("; "));
     }
 
     async fn say(&mut self) -> String {
@@ -209,6 +229,7 @@ fn gateway(name: &str, port: u16, routes: &[RouteModel]) -> Frontend {
         sticky: None,
         virtual_hosts: Vec::new(),
         routes: routes.to_vec(),
+        conditions: Vec::new(),
     }
 }
 

@@ -40,7 +40,15 @@ fn served(gateways: &[&str]) -> Vec<String> {
     }
     let line = |frontend: Frontend| {
         let routes = frontend.routes.iter().map(|route| format!("{}*{}", route.path, route.weight));
-        format!("{}: {}", frontend.name, routes.collect::<Vec<_>>().join(" "))
+        let conditions = frontend.conditions.iter().map(|wish| {
+            let ways = wish.ways.iter();
+            let ways =
+                ways.map(|(index, weight)| format!("{}*{weight}", frontend.routes[*index].path));
+            let ways = ways.collect::<Vec<_>>().join("+");
+            format!("({} {}% {ways})", wish.condition.text(), wish.strength)
+        });
+        let parts: Vec<String> = routes.chain(conditions).collect();
+        format!("{}: {}", frontend.name, parts.join(" "))
     };
     configuration(&store.state()).gateways.into_iter().map(line).collect()
 }
@@ -50,6 +58,26 @@ fn gateways_behind_gateways_are_expanded() {
     let inner = "{name: in, routes: {'[a:1]': {weight: 25%}, '[b:1]': {weight: 75%}}}";
     let outer = "{name: out, routes: {in: {weight: 40%}, '[c:1]': {weight: 60%}}}";
     assert_eq!(served(&[inner, outer])[1], "out: [a:1]*1 [b:1]*3 [c:1]*6");
+}
+
+#[test]
+fn conditions_go_where_their_gateway_goes() {
+    let inner =
+        "{name: in, routes: {'[a:1]': {weight: 100%}, '[b:1]': {weight: 0%, condition: host = x}}}";
+    let alone = "{name: out, routes: {in: {}}}";
+    assert_eq!(served(&[inner, alone])[1], "out: [a:1]*1 [b:1]*0 (host = x 100% [b:1]*1)");
+    let never = "{name: out, routes: {in: {weight: 0%}}}";
+    assert_eq!(served(&[inner, never])[1], "out: [a:1]*0 [b:1]*0");
+    // Only a part of the requests goes there: the gateway stays a hop of its own.
+    let beside = "{name: out, routes: {in: {weight: 50%}, '[c:1]': {weight: 50%}}}";
+    assert_eq!(served(&[inner, beside])[1], "out: in*1 [c:1]*1");
+    let asked = "{name: out, routes: {in: {condition: host = y}}}";
+    assert_eq!(served(&[inner, asked])[1], "out: in*1 (host = y 100% in*1)");
+    // A condition for all that stands behind a gateway.
+    let plain = "{name: in, routes: {'[a:1]': {weight: 25%}, '[b:1]': {weight: 75%}}}";
+    let outer = "{name: out, routes: {in: {weight: 0%, condition: host = x, condition_strength: 30%}, '[c:1]': {weight: 100%}}}";
+    let expected = "out: [a:1]*0 [b:1]*0 [c:1]*1 (host = x 30% [a:1]*1+[b:1]*3)";
+    assert_eq!(served(&[plain, outer])[1], expected);
 }
 
 #[test]

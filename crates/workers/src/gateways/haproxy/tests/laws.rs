@@ -104,7 +104,7 @@ async fn routes_with_rules_of_their_own_have_backends_of_their_own() {
         rendered(&stage.driver, &[gateway]).files.text.matches("\nbackend ").count()
     };
     assert_eq!(backends(&|_| {}), 1);
-    assert_eq!(backends(&|gateway| gateway.sticky = Some(Sticky::Instance)), 1);
+    assert_eq!(backends(&|gateway| gateway.sticky = Some(Sticky::Instance)), 3);
     assert_eq!(backends(&|gateway| gateway.sticky = Some(Sticky::Route)), 3);
     assert_eq!(backends(&|gateway| gateway.routes[1].balance = "leastconn".into()), 3);
     assert_eq!(backends(&|gateway| gateway.routes[0].weight = 997), 1);
