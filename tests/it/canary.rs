@@ -11,6 +11,8 @@ use std::collections::BTreeSet;
 /// How many requests show a share.
 const SAMPLE: usize = 300;
 
+/// Shows: D2, D3, D39, I1-traffic, I1-events, I4.3-delete-1, I4.3-delete-3, I6.1-actions
+/// Shows: I6.1-triggers, I6.1-id, I6.3-2
 #[test]
 fn a_canary_from_the_first_post_to_the_last_event() {
     let mut service = Service::start();

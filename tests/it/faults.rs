@@ -10,6 +10,7 @@ fn has(event: &Value, words: &str) -> bool {
     event["value"]["notification"].as_str().is_some_and(|found| found.contains(words))
 }
 
+/// Shows: D37, I1-deployments
 #[test]
 fn a_program_that_is_missing_fails_at_once_and_another_one_recovers() {
     let service = Service::start();
@@ -60,6 +61,7 @@ fn a_program_that_ends_at_once_is_told_by_its_own_last_words() {
     shop::wait_done(api, "shop", "web:1", 1);
 }
 
+/// Shows: D3, D42, I6.2-synchronisation
 #[test]
 fn an_instance_that_was_killed_is_replaced() {
     let service = Service::start();

@@ -10,3 +10,4 @@ mod gateways;
 mod kills;
 mod rolling;
 mod simulation;
+mod tutorial;

@@ -79,6 +79,7 @@ fn never_fewer_than(api: &Api, count: u64) {
     assert!(!rest.iter().any(|event| has(event, "synchronisation:redeploy")), "nothing was lost");
 }
 
+/// Shows: D38
 #[test]
 fn another_environment_rolls_the_service() {
     let (service, load) = start(2);
@@ -99,6 +100,7 @@ fn another_environment_rolls_the_service() {
     no_request_failed(load);
 }
 
+/// Shows: D38
 #[test]
 fn another_cpu_scale_rolls_the_service() {
     let (service, load) = start(2);

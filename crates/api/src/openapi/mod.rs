@@ -47,7 +47,16 @@ fn routing_table() -> Vec<Entry> {
         routes::configure_probes(config);
         routes::configure_description(config);
     });
-    below_root.chain(elsewhere).filter(|entry| !entry.pattern.contains("{later:")).collect()
+    below_root.chain(elsewhere).filter_map(of_this_release).collect()
+}
+
+/// Less what belongs to later releases; templates can be read already.
+fn of_this_release(entry: Entry) -> Option<Entry> {
+    if !entry.pattern.contains("{later:") {
+        return Some(entry);
+    }
+    let is_readable = entry.pattern.ends_with("{later:template}");
+    is_readable.then(|| Entry { methods: vec![actix_web::http::Method::GET], ..entry })
 }
 
 fn make() -> Value {

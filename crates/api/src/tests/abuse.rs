@@ -36,6 +36,7 @@ fn bodies() -> Vec<(&'static str, Vec<u8>, &'static str)> {
     ]
 }
 
+/// Shows: D30
 #[tokio::test]
 async fn bad_bodies_are_refused() {
     let segue = Running::start().await;

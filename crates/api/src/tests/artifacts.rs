@@ -5,6 +5,8 @@ use serde_json::json;
 
 const BREED: &str = "name: web:1\ndeployable: acme/web:1\nports: {http: 8000/http}\n";
 
+/// Shows: D10, I4.1-create, I4.1-update, I4.1-delete, I7-update-missing, I7-get-missing
+/// Shows: I7-idempotent
 #[tokio::test]
 async fn a_breed_is_created_read_updated_and_deleted() {
     let segue = Running::start().await;
@@ -46,6 +48,7 @@ async fn a_breed_is_created_read_updated_and_deleted() {
     segue.stop().await;
 }
 
+/// Shows: I4.1-validate-only
 #[tokio::test]
 async fn nothing_is_stored_when_only_validated() {
     let segue = Running::start().await;
@@ -60,6 +63,7 @@ async fn nothing_is_stored_when_only_validated() {
     segue.stop().await;
 }
 
+/// Shows: D6, D7, I4.1-several, I4.1-several-collection
 #[tokio::test]
 async fn several_documents_are_stored_together_or_not_at_all() {
     let segue = Running::start().await;
@@ -89,6 +93,7 @@ async fn several_documents_are_stored_together_or_not_at_all() {
     segue.stop().await;
 }
 
+/// Shows: D31, I4.1-several-general, I4.1-general-methods
 #[tokio::test]
 async fn documents_of_mixed_kinds_and_their_problems() {
     let segue = Running::start().await;
@@ -117,6 +122,7 @@ async fn documents_of_mixed_kinds_and_their_problems() {
     segue.stop().await;
 }
 
+/// Shows: D16, D17, I4.1-pagination, I4.1-total-count, I4.1-link
 #[tokio::test]
 async fn lists_come_in_pages() {
     let segue = Running::start().await;

@@ -13,6 +13,10 @@ clusters:
       scale: {cpu: 0.2, memory: 64MB, instances: 2}
 ";
 
+/// Shows: D9, I3-status, I3-asynchronous, I4.1-deployments, I4.3-get, I4.3-create-named
+/// Shows: I4.3-update-name, I4.3-delete, I4.3-delete-2, I4.3-delete-4, I4.3-delete-5
+/// Shows: I4.3-as-blueprint, I4.3-only, I4.3-missing, I4.4-scale-get, I4.4-scale-set
+/// Shows: I7-delete-empty, I7-name-differs
 #[tokio::test]
 async fn a_deployment_is_made_scaled_and_taken_away() {
     let segue = Running::start().await;
@@ -66,6 +70,7 @@ async fn a_deployment_is_made_scaled_and_taken_away() {
     segue.stop().await;
 }
 
+/// Shows: D9, D10, I4.3-create, I4.3-list
 #[tokio::test]
 async fn posted_deployments_get_names() {
     let segue = Running::start().await;

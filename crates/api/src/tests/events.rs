@@ -4,6 +4,8 @@ use super::Running;
 use serde_json::json;
 
 /// Shows: D18, I2.3-tags, I2.3-combined, I2.3-type, I2.3-complete, I4.5-create, I4.5-list, I4.5-minimum, I6.2-event
+/// Shows: I2.3-tags, I2.3-value, I4.5-filter-tag, I4.5-filter-type, I4.5-filter-body, I6.1-third-parties, I6.2-custom
+/// Shows: I6.3-1, I6.3-3, I6.3-4, I6.5-tags, D21
 #[tokio::test]
 async fn events_are_posted_and_queried() {
     let segue = Running::start().await;
@@ -46,6 +48,7 @@ async fn events_are_posted_and_queried() {
 }
 
 /// Shows: D1, I6.4-tags, I6.4-value, I6.4-search
+/// Shows: I6.4-archived, I6.2-archive
 #[tokio::test]
 async fn the_archive_holds_what_was_sent() {
     let segue = Running::start().await;

@@ -8,6 +8,7 @@ mod deployments;
 mod description;
 mod events;
 mod idempotency;
+mod interface;
 mod legacy;
 mod newest;
 mod pages;

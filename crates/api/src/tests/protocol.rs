@@ -4,6 +4,7 @@ use super::Running;
 use crate::config::Setting;
 use serde_json::json;
 
+/// Shows: D8, I1-formats, I4.1-content-type, I4.1-accept
 #[tokio::test]
 async fn answers_are_json_or_yaml() {
     let segue = Running::start().await;
@@ -60,9 +61,7 @@ async fn paths_and_methods() {
     let head = segue.client.send("HEAD", "/api/v1/breeds", &[], "").await;
     assert_eq!((head.status, &head.body[..]), (200, ""));
     assert_eq!(head.headers["x-total-count"], "0");
-    for path in
-        ["/api/v1/slas", "/api/v1/escalations/x", "/api/v1/breeds?expand_references=true"]
-    {
+    for path in ["/api/v1/slas", "/api/v1/escalations/x", "/api/v1/breeds?expand_references=true"] {
         assert_eq!(segue.get(path).await.problem(), (400, "not-supported".to_owned()), "{path}");
     }
     assert!(segue.get("/api/v1/breeds").await.headers.contains_key("x-request-id"));
@@ -88,6 +87,7 @@ async fn browsers_of_every_origin_may_ask() {
     segue.stop().await;
 }
 
+/// Shows: D27, D28, D29, I1-system, I4.8-info, I4.8-info-on, I4.8-config, I4.8-haproxy, I4.8-sync
 #[tokio::test]
 async fn the_service_tells_of_itself() {
     let segue = Running::start().await;

@@ -10,7 +10,7 @@ const SUBSCRIBERS: usize = 100;
 /// No wait takes as long as this.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Shows: D19, D24, I4.5-stream
+/// Shows: D19, D24, I4.5-stream, I4.5-stream-filter
 #[tokio::test]
 async fn a_stream_goes_on_where_it_was_left() {
     let segue = Running::start().await;

@@ -25,6 +25,7 @@ async fn ask(
 }
 
 /// Shows: D25
+/// Shows: I4.9-websocket
 #[tokio::test]
 async fn requests_are_answered_as_over_http() {
     let segue = Running::start().await;

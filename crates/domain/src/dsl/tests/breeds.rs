@@ -22,6 +22,7 @@ fn refuse(fields: &str, expected: &[&str]) {
     assert_eq!(problems(&read_breed(&node(&text), &options())), expected, "{fields}");
 }
 
+/// Shows: I2.2-breed, D11
 #[test]
 fn the_example_of_the_reference() {
     let text = r#"
@@ -52,6 +53,7 @@ dependencies: {store: pg:9.6}
     );
 }
 
+/// Shows: D13, I2.2-deployable
 #[test]
 fn deployables() {
     let check = |deployable: &str, kind: &str, definition: &str| {
@@ -97,6 +99,7 @@ fn traits_keep_their_spelling() {
     refuse("env: {a: 1}\nenvironment_variables: {a: 1}", &["unexpected-element /env 3:1"]);
 }
 
+/// Shows: I2.2-breed-ports
 #[test]
 fn ports() {
     for text in
@@ -114,6 +117,7 @@ fn ports() {
     check("ports: {a: 80, b: 80}", "/ports", &json!({"a": "80", "b": "80"}));
 }
 
+/// Shows: I2.2-arguments
 #[test]
 fn arguments() {
     check("arguments: {a: 1, b: 2}", "/arguments", &json!([{"a": "1"}, {"b": "2"}]));
@@ -133,6 +137,7 @@ fn arguments() {
     refuse("arguments: {privileged: 1}", &["invalid-argument-value /arguments/privileged 3:13"]);
 }
 
+/// Shows: D12, I2.1-breed-reference, I2.2-dependencies
 #[test]
 fn dependencies() {
     for text in [

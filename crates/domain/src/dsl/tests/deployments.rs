@@ -171,6 +171,8 @@ fn view() -> DeploymentView {
     }
 }
 
+/// Shows: I2.1-timestamps, I2.2-deployment, I2.2-ports, I2.2-hosts, I2.2-cluster, I2.2-service
+/// Shows: I2.2-status, I2.2-scale, I2.2-instances, I2.2-gateway, I2.2-route
 #[test]
 fn a_deployment_is_printed_and_can_be_sent_back() {
     let (deployment, view) = deployment();
@@ -185,6 +187,7 @@ fn a_deployment_is_printed_and_can_be_sent_back() {
     );
 }
 
+/// Shows: D15, I2.2-export
 #[test]
 fn an_export_can_be_stored_as_a_blueprint() {
     let (deployment, view) = deployment();

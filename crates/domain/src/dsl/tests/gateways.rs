@@ -158,6 +158,7 @@ fn fields_of_routes() {
     assert!(rewrite(" if x").is_none() && rewrite("x if ").is_none() && rewrite("xifx").is_none());
 }
 
+/// Shows: D34
 #[test]
 fn weights() {
     let complete = |routes: &str| {

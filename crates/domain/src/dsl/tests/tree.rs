@@ -9,6 +9,7 @@ fn check(text: &str, expected: &Json) {
     assert_eq!(node(text).to_json(), *expected, "{text}");
 }
 
+/// Shows: D43
 #[test]
 fn scalars_by_the_rules_of_yaml_1_1() {
     check("[true, yes, On, no, OFF]", &json!([true, true, true, false, false]));
@@ -23,6 +24,7 @@ fn scalars_by_the_rules_of_yaml_1_1() {
     check("a: >-\n  x\n  y\n", &json!({"a": "x y"}));
 }
 
+/// Shows: D32
 #[test]
 fn keys_are_text_as_written() {
     check("8080: a", &json!({"8080": "a"}));
@@ -115,6 +117,7 @@ fn several_documents() {
     check("a: 1\n...\n---\nb: 2", &[json!({"a": 1}), json!({"b": 2})]);
 }
 
+/// Shows: D31
 #[test]
 fn what_cannot_be_read() {
     let check =
