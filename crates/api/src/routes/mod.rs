@@ -5,6 +5,7 @@ mod events;
 mod general;
 mod information;
 mod probes;
+mod slas;
 mod statics;
 mod stream;
 mod system;
@@ -27,6 +28,7 @@ use std::sync::Arc;
 pub fn configure(config: &mut web::ServiceConfig) {
     general::configure(config);
     statics::configure(config);
+    slas::configure(config);
     deployments::configure(config);
     events::configure(config);
     system::configure(config);

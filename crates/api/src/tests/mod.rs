@@ -5,6 +5,7 @@ mod client;
 mod deployments;
 mod events;
 mod protocol;
+mod slas;
 
 use crate::config::{Config, Setting};
 use crate::{Serving, serve};

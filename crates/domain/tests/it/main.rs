@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "in a test, a panic is an answer")]
 
 mod deployments;
+mod examples;
 mod generate;
 mod laws;
 mod round_trip;
