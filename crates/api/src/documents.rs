@@ -9,7 +9,7 @@ use segue_domain::state::State;
 use serde_json::Value;
 
 /// Kinds that belong to a later release.
-pub const LATER_KINDS: [&str; 4] = ["condition", "escalation", "sla", "workflow"];
+pub const LATER_KINDS: [&str; 1] = ["workflow"];
 
 /// The documents of one body.
 #[derive(Clone, Debug)]
@@ -177,6 +177,8 @@ pub fn store(
     let artifact = match kind {
         Kind::Blueprint => Artifact::Blueprint(Box::new(dsl::read_blueprint(node, options)?)),
         Kind::Breed => Artifact::Breed(Box::new(dsl::read_breed(node, options)?)),
+        Kind::Escalation => Artifact::Escalation(Box::new(dsl::read_escalation(node, options)?)),
+        Kind::Sla => Artifact::Sla(Box::new(dsl::read_sla(node, options)?)),
         Kind::Gateway => Artifact::Gateway(Box::new(dsl::read_gateway(node, options)?)),
         Kind::Rewrite => Artifact::Rewrite(dsl::read_rewrite(node, options)?),
         Kind::Route => Artifact::Route(Box::new(dsl::read_route(node, options)?)),
@@ -190,6 +192,8 @@ pub fn store(
     let name = match &artifact {
         Artifact::Blueprint(blueprint) => &blueprint.name,
         Artifact::Breed(breed) => &breed.name,
+        Artifact::Escalation(escalation) => &escalation.name,
+        Artifact::Sla(sla) => &sla.name,
         Artifact::Gateway(gateway) => &gateway.name,
         Artifact::Rewrite(rewrite) => &rewrite.name,
         Artifact::Route(route) => &route.name,
@@ -278,7 +282,7 @@ mod tests {
             let documents = Documents::read(text).unwrap();
             assert_eq!(documents.map(key).unwrap_err().first().kind, expected, "{text}");
         };
-        check("{kind: sla, name: a}", ProblemKind::NotSupported);
+        check("{kind: workflow, name: a}", ProblemKind::NotSupported);
         check("{kind: breeds, name: a}", ProblemKind::UnexpectedArtifact);
         check("{name: a}", ProblemKind::MissingPathValue);
         check("{kind: breed}", ProblemKind::MissingPathValue);

@@ -12,6 +12,7 @@ mod log;
 mod newest;
 mod probes;
 mod proxy;
+mod slas;
 mod statics;
 mod statistics;
 mod stream;
@@ -57,6 +58,7 @@ pub fn configure_api(config: &mut web::ServiceConfig) {
 /// The resources below `/api/v1`.
 pub fn resources(api: &mut web::ServiceConfig) {
     statics::configure(api);
+    slas::configure(api);
     compose::configure(api);
     general::configure(api);
     deployments::configure(api);

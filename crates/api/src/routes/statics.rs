@@ -1,5 +1,4 @@
-//! Blueprints, breeds, conditions, scales, gateways, routes, rewrites and templates: artifacts that are stored as they are
-//! sent (wire, section 6).
+//! All kinds but deployments: artifacts that are stored as they are sent (wire, section 6).
 
 use super::{Wish, Writing, later, required};
 use crate::documents::{self, Documents};
@@ -17,17 +16,17 @@ use serde_json::Value;
 
 pub(super) fn configure(config: &mut web::ServiceConfig) {
     let all = Route::at(
-        "/{collection:blueprints|breeds|conditions|gateways|rewrites|routes|scales|templates}",
+        "/{collection:blueprints|breeds|conditions|escalations|gateways|rewrites|routes|scales|slas|templates}",
     );
     config.service(all.get(list).post(create).put(update_all).delete(delete_all).done());
     // Names of gateways and routes contain slashes: the whole rest of the path is the name.
     for path in [
-        "/{collection:blueprints|breeds|conditions|rewrites|scales|templates}/{name}",
+        "/{collection:blueprints|breeds|conditions|escalations|rewrites|scales|slas|templates}/{name}",
         "/{collection:gateways|routes}/{name:.+}",
     ] {
         config.service(Route::at(path).get(get).put(update).delete(delete).done());
     }
-    let path = "/{later:escalations|slas|workflows}{rest:(/.*)?}";
+    let path = "/{later:workflows}{rest:(/.*)?}";
     config.service(Route::at(path).get(later).post(later).put(later).delete(later).done());
 }
 
@@ -155,6 +154,8 @@ fn names(state: &State, kind: Kind, paging: Paging) -> (Vec<&String>, u64) {
         Kind::Condition => (paging.slice(state.conditions().keys()), state.conditions().len()),
         Kind::Rewrite => (paging.slice(state.rewrites().keys()), state.rewrites().len()),
         Kind::Route => (paging.slice(state.routes().keys()), state.routes().len()),
+        Kind::Escalation => (paging.slice(state.escalations().keys()), state.escalations().len()),
+        Kind::Sla => (paging.slice(state.slas().keys()), state.slas().len()),
         Kind::Scale => (paging.slice(state.scales().keys()), state.scales().len()),
         Kind::Template => (paging.slice(state.templates().keys()), state.templates().len()),
         Kind::Deployment => (paging.slice(state.deployments().keys()), state.deployments().len()),

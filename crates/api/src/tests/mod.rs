@@ -20,6 +20,7 @@ mod streams;
 mod system;
 mod urls;
 mod websocket;
+mod slas;
 
 use crate::config::{Config, Setting};
 use crate::{Serving, serve};

@@ -11,6 +11,7 @@ mod gateway;
 mod lookup;
 mod scale;
 mod stored;
+mod sla;
 pub mod value;
 
 pub use blueprint::{Blueprint, BlueprintCluster, BlueprintGateway, BlueprintService};
@@ -27,6 +28,10 @@ pub use gateway::{
 pub use lookup::{LookupClass, lookup_name, route_lookup_name, short_hash};
 pub use scale::{Cpu, Memory, NamedScale, Percentage, Scale, ScaleReference, UnitError};
 pub use stored::{NamedRewrite, NamedRoute, Template};
+pub use sla::{
+    Amount, ClusterSla, Escalation, EscalationReference, NamedEscalation, NamedSla, ScaleStep, Sla,
+    SlaCheck, SlaName, SlaReference,
+};
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -46,6 +51,8 @@ pub enum Kind {
     Condition,
     /// A blueprint brought to life.
     Deployment,
+    /// What is done when an SLA is not kept.
+    Escalation,
     /// Where traffic enters and how it is spread.
     Gateway,
     /// How a path changes on the way to the targets.
@@ -56,19 +63,23 @@ pub enum Kind {
     Scale,
     /// Part of a document, for others to import.
     Template,
+    /// What a cluster promises.
+    Sla,
 }
 
 impl Kind {
     /// All kinds, in the order in which they are listed to users.
-    pub const ALL: [Kind; 9] = [
+    pub const ALL: [Kind; 11] = [
         Kind::Blueprint,
         Kind::Breed,
         Kind::Condition,
         Kind::Deployment,
+        Kind::Escalation,
         Kind::Gateway,
         Kind::Rewrite,
         Kind::Route,
         Kind::Scale,
+        Kind::Sla,
         Kind::Template,
     ];
 
@@ -79,11 +90,13 @@ impl Kind {
             Kind::Breed => "breed",
             Kind::Condition => "condition",
             Kind::Deployment => "deployment",
+            Kind::Escalation => "escalation",
             Kind::Gateway => "gateway",
             Kind::Rewrite => "rewrite",
             Kind::Route => "route",
             Kind::Scale => "scale",
             Kind::Template => "template",
+            Kind::Sla => "sla",
         }
     }
 
@@ -94,11 +107,13 @@ impl Kind {
             Kind::Breed => "breeds",
             Kind::Condition => "conditions",
             Kind::Deployment => "deployments",
+            Kind::Escalation => "escalations",
             Kind::Gateway => "gateways",
             Kind::Rewrite => "rewrites",
             Kind::Route => "routes",
             Kind::Scale => "scales",
             Kind::Template => "templates",
+            Kind::Sla => "slas",
         }
     }
 }

@@ -11,6 +11,7 @@ mod merge;
 mod prepare;
 mod references;
 mod report;
+mod slas;
 mod statics;
 mod undeploy;
 
@@ -19,10 +20,10 @@ pub use report::{Report, Routed, ServiceReport};
 
 use crate::artifact::value::ConfigurationValues;
 use crate::artifact::{
-    Argument, ArtifactKey, Blueprint, Breed, Gateway, NamedCondition, NamedRewrite, NamedRoute,
-    NamedScale, Scale, Template,
+    Argument, ArtifactKey, Blueprint, Breed, Gateway, NamedCondition, NamedEscalation,
+    NamedRewrite, NamedRoute, NamedScale, NamedSla, Scale, Template,
 };
-use crate::dsl::DeploymentBody;
+use crate::dsl::{ClusterSlaBody, DeploymentBody};
 use crate::event::{Event, Position, Tags};
 use crate::problem::{Problem, ProblemKind, Result};
 use crate::state::State;
@@ -67,6 +68,17 @@ pub enum Command {
         service: String,
         /// How much.
         scale: Scale,
+        /// How it was asked for.
+        submission: Submission,
+    },
+    /// Set what a cluster promises, or take that away.
+    SetSla {
+        /// The deployment.
+        deployment: String,
+        /// The cluster.
+        cluster: String,
+        /// The SLA; `None` for none.
+        sla: Option<Box<ClusterSlaBody>>,
         /// How it was asked for.
         submission: Submission,
     },
@@ -116,6 +128,10 @@ pub enum Artifact {
     Scale(NamedScale),
     /// A condition.
     Condition(NamedCondition),
+    /// An escalation.
+    Escalation(Box<NamedEscalation>),
+    /// An SLA.
+    Sla(Box<NamedSla>),
     /// A gateway.
     Gateway(Box<Gateway>),
     /// A rewrite.
@@ -240,6 +256,9 @@ fn decide_alone(
         }
         Command::Scale { deployment, cluster, service, scale, submission } => {
             deploy::scale(state, (deployment, cluster, service), *scale, submission, context)
+        }
+        Command::SetSla { deployment, cluster, sla, submission } => {
+            slas::set(state, (deployment, cluster), sla.as_deref(), submission, context)
         }
         Command::Post(posted) => post(posted, context),
         Command::Report(report) => Ok(report::decide(state, report, context, rules)),

@@ -44,6 +44,17 @@ pub(super) fn store(state: &State, store: &Store, context: &Context) -> Vec<Even
             let same = stored.is_some_and(|stored| *stored.artifact == *template);
             vec![static_event(fact, same, submission, context)]
         }
+        Artifact::Escalation(escalation) => {
+            let stored = state.escalations().get(&escalation.name);
+            let same = stored.is_some_and(|stored| *stored.artifact == **escalation);
+            let fact = StaticFact::EscalationStored(escalation.clone());
+            vec![static_event(fact, same, submission, context)]
+        }
+        Artifact::Sla(sla) => {
+            let stored = state.slas().get(&sla.name);
+            let same = stored.is_some_and(|stored| *stored.artifact == **sla);
+            vec![static_event(StaticFact::SlaStored(sla.clone()), same, submission, context)]
+        }
         Artifact::Gateway(_) => {
             unreachable!("gateways have rules of their own, see gateways::store")
         }
@@ -66,9 +77,11 @@ pub(super) fn delete(state: &State, key: &ArtifactKey, context: &Context) -> Res
         Kind::Blueprint
         | Kind::Breed
         | Kind::Condition
+        | Kind::Escalation
         | Kind::Rewrite
         | Kind::Route
         | Kind::Scale
+        | Kind::Sla
         | Kind::Template => Fact::Static(StaticFact::Deleted(key.clone())),
     };
     Ok(vec![archived(key, &submission, Some(fact), context)])

@@ -27,6 +27,7 @@ mod routes;
 mod scalar;
 mod scale;
 pub mod schema;
+mod sla;
 mod spelling;
 mod template;
 #[cfg(test)]
@@ -34,6 +35,7 @@ mod tests;
 mod tree;
 mod write;
 mod write_deployment;
+mod write_sla;
 
 pub use blueprint::read_blueprint;
 pub use breed::read_breed;
@@ -52,6 +54,8 @@ pub use rewrite::{read_rewrite, rewrite};
 pub(crate) use routes::condition_problems;
 pub use routes::{complete_weights, read_route};
 pub use scale::{read_inline_scale, read_scale};
+pub(crate) use sla::unknown_targets;
+pub use sla::{ClusterSlaBody, read_cluster_sla, read_escalation, read_sla};
 pub use template::read_template;
 pub(crate) use tree::pointer_segment;
 pub use tree::{Key, Node, Scalar, ScalarKind, Spelling, Value};
@@ -62,6 +66,7 @@ pub use write::{
 pub use write_deployment::{
     DeploymentView, ExternalGatewayView, write_deployment, write_deployment_as_blueprint,
 };
+pub use write_sla::{write_cluster_sla, write_escalation, write_sla};
 
 use crate::{
     artifact::Kind,
@@ -155,4 +160,4 @@ pub fn document_key(node: &Node) -> Result<(Option<Kind>, Option<String>)> {
 }
 
 /// Kinds of the full language that this release does not know yet.
-const LATER_KINDS: [&str; 3] = ["escalation", "sla", "workflow"];
+const LATER_KINDS: [&str; 1] = ["workflow"];

@@ -2,8 +2,9 @@
 
 use super::{
     DeploymentView, ExternalGatewayView, GatewayView, TargetView, split_alias, write_blueprint,
-    write_breed, write_condition, write_deployment, write_deployment_as_blueprint, write_gateway,
-    write_rewrite, write_route, write_scale, write_template,
+    write_breed, write_condition, write_deployment, write_deployment_as_blueprint,
+    write_escalation, write_gateway, write_rewrite, write_route, write_scale, write_sla,
+    write_template,
 };
 use crate::artifact::{
     ArtifactKey, Deployment, Gateway, GatewayName, Kind, Leaving, LookupClass, RoutePath, Traits,
@@ -28,6 +29,10 @@ pub fn representation(state: &State, key: &ArtifactKey) -> Option<Value> {
         Kind::Template => {
             state.templates().get(name).map(|stored| write_template(&stored.artifact))
         }
+        Kind::Escalation => {
+            state.escalations().get(name).map(|stored| write_escalation(&stored.artifact))
+        }
+        Kind::Sla => state.slas().get(name).map(|stored| write_sla(&stored.artifact)),
         Kind::Gateway => {
             let stored = state.gateways().get(name).filter(|stored| stored.published)?;
             Some(write_gateway(&stored.gateway, &gateway_view(state, stored)))

@@ -2,7 +2,7 @@
 
 use crate::artifact::{
     ArtifactKey, Blueprint, Breed, Deployment, Gateway, Instance, Kind, NamedCondition,
-    NamedRewrite, NamedRoute, NamedScale, Phase, Template,
+    NamedEscalation, NamedRewrite, NamedRoute, NamedScale, NamedSla, Phase, Template,
 };
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
@@ -48,6 +48,10 @@ pub enum StaticFact {
     RouteStored(Box<NamedRoute>),
     /// A template was created or replaced.
     TemplateStored(Template),
+    /// An escalation was created or replaced.
+    EscalationStored(Box<NamedEscalation>),
+    /// An SLA was created or replaced.
+    SlaStored(Box<NamedSla>),
     /// An artifact was removed.
     Deleted(ArtifactKey),
 }
@@ -164,6 +168,10 @@ impl StaticFact {
             StaticFact::TemplateStored(template) => {
                 ArtifactKey::new(Kind::Template, &template.name)
             }
+            StaticFact::EscalationStored(escalation) => {
+                ArtifactKey::new(Kind::Escalation, &escalation.name)
+            }
+            StaticFact::SlaStored(sla) => ArtifactKey::new(Kind::Sla, &sla.name),
             StaticFact::Deleted(key) => key.clone(),
         }
     }

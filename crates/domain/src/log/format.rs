@@ -304,6 +304,8 @@ pub(super) fn revision_key(artifact: &ArtifactKey) -> Vec<u8> {
         Kind::Breed => b'r',
         Kind::Condition => b'c',
         Kind::Deployment => b'd',
+        Kind::Escalation => b'e',
+        Kind::Sla => b'l',
         Kind::Gateway => b'g',
         Kind::Rewrite => b'w',
         Kind::Route => b'o',
@@ -321,6 +323,8 @@ pub(super) fn revision_artifact(key: &[u8]) -> Option<ArtifactKey> {
         b'r' => Kind::Breed,
         b'c' => Kind::Condition,
         b'd' => Kind::Deployment,
+        b'e' => Kind::Escalation,
+        b'l' => Kind::Sla,
         b'g' => Kind::Gateway,
         b'w' => Kind::Rewrite,
         b'o' => Kind::Route,
@@ -444,7 +448,7 @@ mod tests {
     fn keys_are_frozen() {
         assert_eq!(record_key(Position(258)), [0, 0, 0, 0, 0, 0, 1, 2]);
         let letters = Kind::ALL.map(|kind| revision_key(&ArtifactKey::new(kind, "n"))[0]);
-        assert_eq!(&letters, b"brcdgwost");
+        assert_eq!(&letters, b"brcdegwoslt");
         for kind in Kind::ALL {
             let key = ArtifactKey::new(kind, "web:1.0");
             assert_eq!(revision_artifact(&revision_key(&key)), Some(key));

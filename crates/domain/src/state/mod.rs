@@ -4,15 +4,17 @@
 
 mod deployments;
 mod gateways;
+mod references;
 mod resolve;
 mod statics;
 
 pub use gateways::StoredGateway;
+pub use references::{not_found, resolve_sla};
 pub use resolve::satisfying;
 
 use crate::artifact::{
-    Blueprint, Breed, Deployment, Gateway, GatewayName, NamedCondition, NamedRewrite, NamedRoute,
-    NamedScale, Template,
+    Blueprint, Breed, Deployment, Gateway, GatewayName, NamedCondition, NamedEscalation,
+    NamedRewrite, NamedRoute, NamedScale, NamedSla, Template,
 };
 use crate::event::{Fact, Origin, Position, Record};
 use imbl::OrdMap;
@@ -33,6 +35,8 @@ pub struct State {
     rewrites: OrdMap<String, Stored<NamedRewrite>>,
     routes: OrdMap<String, Stored<NamedRoute>>,
     templates: OrdMap<String, Stored<Template>>,
+    escalations: OrdMap<String, Stored<NamedEscalation>>,
+    slas: OrdMap<String, Stored<NamedSla>>,
     gateways: OrdMap<String, StoredGateway>,
     deployments: OrdMap<String, Stored<Deployment>>,
     /// The last port of the pool that was given away; the search for the next one goes on from here.
@@ -107,6 +111,16 @@ impl State {
     /// The stored templates by name.
     pub fn templates(&self) -> &OrdMap<String, Stored<Template>> {
         &self.templates
+    }
+
+    /// The stored escalations by name.
+    pub fn escalations(&self) -> &OrdMap<String, Stored<NamedEscalation>> {
+        &self.escalations
+    }
+
+    /// The stored SLAs by name.
+    pub fn slas(&self) -> &OrdMap<String, Stored<NamedSla>> {
+        &self.slas
     }
 
     /// All gateways by name, those that are not published yet included.

@@ -29,6 +29,13 @@ impl State {
             StaticFact::TemplateStored(template) => {
                 self.templates.insert(template.name.clone(), Stored::new(at, template.clone()));
             }
+            StaticFact::EscalationStored(escalation) => {
+                let stored = Stored::new(at, (**escalation).clone());
+                self.escalations.insert(escalation.name.clone(), stored);
+            }
+            StaticFact::SlaStored(sla) => {
+                self.slas.insert(sla.name.clone(), Stored::new(at, (**sla).clone()));
+            }
             StaticFact::Deleted(key) => self.delete(key),
         }
     }
@@ -61,6 +68,8 @@ impl State {
             Kind::Breed => self.breeds.get(name).map(|stored| stored.revision),
             Kind::Condition => self.conditions.get(name).map(|stored| stored.revision),
             Kind::Deployment => self.deployments.get(name).map(|stored| stored.revision),
+            Kind::Escalation => self.escalations.get(name).map(|stored| stored.revision),
+            Kind::Sla => self.slas.get(name).map(|stored| stored.revision),
             Kind::Gateway => self.gateways.get(name).map(|stored| stored.revision),
             Kind::Rewrite => self.rewrites.get(name).map(|stored| stored.revision),
             Kind::Route => self.routes.get(name).map(|stored| stored.revision),
@@ -75,6 +84,8 @@ impl State {
             Kind::Breed => drop(self.breeds.remove(&key.name)),
             Kind::Condition => drop(self.conditions.remove(&key.name)),
             Kind::Deployment => drop(self.deployments.remove(&key.name)),
+            Kind::Escalation => drop(self.escalations.remove(&key.name)),
+            Kind::Sla => drop(self.slas.remove(&key.name)),
             Kind::Gateway => drop(self.gateways.remove(&key.name)),
             Kind::Rewrite => drop(self.rewrites.remove(&key.name)),
             Kind::Route => drop(self.routes.remove(&key.name)),

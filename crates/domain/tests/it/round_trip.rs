@@ -102,7 +102,9 @@ fn printed(state: &State, key: &ArtifactKey) -> Value {
         Kind::Blueprint => content["blueprints"][&key.name]["artifact"].clone(),
         Kind::Breed
         | Kind::Condition
+        | Kind::Escalation
         | Kind::Scale
+        | Kind::Sla
         | Kind::Gateway
         | Kind::Rewrite
         | Kind::Route

@@ -163,6 +163,8 @@ pub fn store(kind: Kind, body: &str) -> Result<Command, Problems> {
         Kind::Route => Artifact::Route(Box::new(dsl::read_route(&node, &options)?)),
         Kind::Scale => Artifact::Scale(dsl::read_scale(&node, &options)?),
         Kind::Template => Artifact::Template(dsl::read_template(&node, &options)?),
+        Kind::Escalation => Artifact::Escalation(Box::new(dsl::read_escalation(&node, &options)?)),
+        Kind::Sla => Artifact::Sla(Box::new(dsl::read_sla(&node, &options)?)),
         Kind::Gateway => Artifact::Gateway(Box::new(dsl::read_gateway(&node, &options)?)),
         Kind::Condition => Artifact::Condition(dsl::read_condition(&node, &options)?),
         Kind::Deployment => return deploy("", body),

@@ -1,11 +1,11 @@
 //! What holds for every artifact and every text.
 
-use super::{generate, node, options};
+use super::{generate, generate_slas, node, options};
 use crate::dsl::{
     GatewayView, documents, read_blueprint, read_breed, read_condition, read_deployment_body,
-    read_gateway, read_posted_event, read_rewrite, read_route, read_scale, read_template,
-    write_blueprint, write_breed, write_condition, write_gateway, write_rewrite, write_route,
-    write_scale, write_template,
+    read_escalation, read_gateway, read_posted_event, read_rewrite, read_route, read_scale,
+    read_sla, read_template, write_blueprint, write_breed, write_condition, write_escalation,
+    write_gateway, write_rewrite, write_route, write_scale, write_sla, write_template,
 };
 use proptest::prelude::*;
 
@@ -49,6 +49,18 @@ proptest! {
     }
 
     #[test]
+    fn a_written_escalation_reads_the_same(escalation in generate_slas::named_escalation()) {
+        let text = write_escalation(&escalation).to_string();
+        prop_assert_eq!(read_escalation(&node(&text), &options()), Ok(escalation), "{}", text);
+    }
+
+    #[test]
+    fn a_written_sla_reads_the_same(sla in generate_slas::named_sla()) {
+        let text = write_sla(&sla).to_string();
+        prop_assert_eq!(read_sla(&node(&text), &options()), Ok(sla), "{}", text);
+    }
+
+    #[test]
     fn a_written_gateway_reads_the_same(gateway in generate::gateway()) {
         let text = write_gateway(&gateway, &GatewayView::default()).to_string();
         prop_assert_eq!(read_gateway(&node(&text), &options()), Ok(gateway), "{}", text);
@@ -69,6 +81,8 @@ proptest! {
             let _ = read_route(&node, &options());
             let _ = read_rewrite(&node, &options());
             let _ = read_template(&node, &options());
+            let _ = read_escalation(&node, &options());
+            let _ = read_sla(&node, &options());
             let _ = read_gateway(&node, &options());
             let _ = read_blueprint(&node, &options());
             let _ = read_deployment_body(&node, &options());

@@ -7,9 +7,11 @@ mod deployments;
 mod events;
 mod gateways;
 mod generate;
+mod generate_slas;
 mod laws;
 mod schemas;
 mod stored;
+mod slas;
 mod tree;
 
 use super::{Node, Options, document};

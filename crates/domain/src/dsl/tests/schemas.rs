@@ -5,9 +5,9 @@ use super::{generate, options};
 use crate::dsl::schema;
 use crate::dsl::{
     GatewayView, document, read_blueprint, read_breed, read_condition, read_deployment_body,
-    read_event_query, read_gateway, read_posted_event, read_rewrite, read_route, read_scale,
-    read_template, write_blueprint, write_breed, write_gateway, write_rewrite, write_route,
-    write_scale, write_template,
+    read_escalation, read_event_query, read_gateway, read_posted_event, read_rewrite, read_route,
+    read_scale, read_sla, read_template, write_blueprint, write_breed, write_gateway,
+    write_rewrite, write_route, write_scale, write_template,
 };
 use crate::problem::{ProblemKind, Problems};
 use jsonschema::Validator;
@@ -61,6 +61,8 @@ fn read(kind: &str, text: &str) -> Option<Result<(), Problems>> {
         "breed" => read_breed(&node, &options).map(drop),
         "condition" => read_condition(&node, &options).map(drop),
         "deployment" => read_deployment_body(&node, &options).map(drop),
+        "escalation" => read_escalation(&node, &options).map(drop),
+        "sla" => read_sla(&node, &options).map(drop),
         "event" => read_posted_event(&node).map(drop),
         "gateway" => read_gateway(&node, &options).map(drop),
         "rewrite" => read_rewrite(&node, &options).map(drop),
