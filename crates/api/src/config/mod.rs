@@ -145,7 +145,6 @@ pub struct ApiSettings {
     pub legacy_clients: bool,
     pub max_body: ByteSize,
     pub requests_max: usize,
-    pub legacy_clients: bool,
     pub sse: SseSettings,
     pub websocket: WebsocketSettings,
     pub ui: UiSettings,

@@ -2,13 +2,17 @@
 
 use super::Wish;
 use crate::documents::Documents;
+use crate::idempotency::Reply;
 use crate::negotiation::Format;
 use crate::problem::Failure;
 use crate::request::{Answer, Request, Route};
+use actix_web::http::StatusCode;
 use actix_web::{HttpResponse, web};
 use segue_domain::artifact::{ArtifactKey, Kind};
 use segue_domain::command::{Artifact, Command, Store, Verb};
 use segue_domain::dsl;
+use segue_domain::state::State;
+use std::cell::RefCell;
 use std::fmt::Write;
 
 pub(super) fn configure(config: &mut web::ServiceConfig) {
@@ -31,11 +35,23 @@ async fn create(request: Request) -> Answer {
         let key = ArtifactKey::new(Kind::Blueprint, name);
         Ok((key, Command::Store(Store { artifact, submission })))
     })?;
-    let state = request.perform(&documents, wishes, false).await?;
     let key = ArtifactKey::new(Kind::Blueprint, name);
-    let blueprint = request
-        .representation(&state, &key)
-        .ok_or_else(|| Failure::internal(format!("{key} is not there after it was written")))?;
+    let represent = |state: &State| {
+        request
+            .representation(state, &key)
+            .ok_or_else(|| Failure::internal(format!("{key} is not there after it was written")))
+    };
+    let stored = RefCell::new(None);
+    let reply = |state: &State| {
+        stored.replace(Some(represent(state)?));
+        Ok(Reply::empty(StatusCode::CREATED))
+    };
+    request.perform(&documents, wishes, false, reply).await?;
+    // A repeated request was carried out before; it shows what is stored.
+    let blueprint = match stored.into_inner() {
+        Some(blueprint) => blueprint,
+        None => represent(&*request.running()?.store.state())?,
+    };
     let mut text = String::new();
     for note in notes {
         // Writing to a text cannot fail.

@@ -1,10 +1,11 @@
 //! The SLAs of running clusters (wire, section 8).
 
 use crate::documents::Documents;
+use crate::idempotency::Reply;
 use crate::problem::Failure;
 use crate::request::{Answer, Request, Route};
 use actix_web::http::StatusCode;
-use actix_web::{HttpResponse, web};
+use actix_web::web;
 use segue_domain::artifact::{ArtifactKey, ClusterSla, Kind};
 use segue_domain::command::{Command, Submission, Verb};
 use segue_domain::dsl;
@@ -39,9 +40,12 @@ async fn set(request: Request, verb: Verb) -> Answer {
         let sla = Box::new(dsl::read_cluster_sla(node, &options)?);
         Ok((cluster.key(), cluster.wish(Some(sla), documents.submission(node, verb))))
     })?;
-    let state = request.perform(&documents, wishes, false).await?;
-    let sla = dsl::write_cluster_sla(cluster.promised(&state)?);
-    Ok(request.document(StatusCode::ACCEPTED, state.revision(&cluster.key()), &sla))
+    let reply = |state: &State| {
+        let sla = dsl::write_cluster_sla(cluster.promised(state)?);
+        let revision = request.revision(state, &cluster.key())?;
+        Ok(Reply::document(StatusCode::ACCEPTED, revision, sla))
+    };
+    request.perform(&documents, wishes, false, reply).await
 }
 
 async fn delete(request: Request) -> Answer {
@@ -49,8 +53,10 @@ async fn delete(request: Request) -> Answer {
     let documents = Documents::read("")?;
     let submission = Submission { verb: Verb::Delete, representation: Value::Null };
     let wish = (cluster.key(), cluster.wish(None, submission));
-    request.perform(&documents, vec![wish], false).await?;
-    Ok(HttpResponse::Accepted().finish())
+    let reply = |state: &State| {
+        Ok(Reply::revised(StatusCode::ACCEPTED, request.revision(state, &cluster.key())?))
+    };
+    request.perform(&documents, vec![wish], false, reply).await
 }
 
 /// Where a cluster stands.

@@ -211,13 +211,6 @@ impl<'n> Fields<'n> {
         parameters
     }
 
-    /// Refuses `name`, a key of the full language that this release does not support yet.
-    pub fn not_supported(&mut self, name: &'static str, reading: &mut Reading) {
-        if let Some(element) = self.take(name, reading) {
-            reading.not_supported(&element, &format!("'{name}'"));
-        }
-    }
-
     /// Takes `kind`, which must be one of `kinds` when it is there.
     pub fn kind(&mut self, kinds: &[Kind], reading: &mut Reading) {
         let Some(element) = self.take("kind", reading) else { return };
@@ -404,11 +397,6 @@ impl<'o> Reading<'o> {
             |key| format!("'{}' is not known here; did you mean '{name}'?", key.text),
         ));
         self.refuse(problem);
-    }
-
-    pub fn not_supported(&mut self, element: &Element<'_>, what: &str) {
-        let detail = format!("this release does not support {what} yet");
-        self.refuse(element.problem(ProblemKind::NotSupported, detail).hint("leave it out"));
     }
 
     /// Where the rules met so far end; to be handed to [`Reading::settle_rules`].
