@@ -8,8 +8,7 @@ use segue_domain::problem::{Problem, ProblemKind, Problems, Result};
 use serde_json::Value;
 
 /// Kinds that belong to a later release.
-pub const LATER_KINDS: [&str; 7] =
-    ["condition", "escalation", "sla", "workflow", "template", "route", "rewrite"];
+pub const LATER_KINDS: [&str; 5] = ["condition", "workflow", "template", "route", "rewrite"];
 
 /// The documents of one body.
 #[derive(Clone, Debug)]
@@ -176,6 +175,8 @@ pub fn store(
     let artifact = match kind {
         Kind::Blueprint => Artifact::Blueprint(Box::new(dsl::read_blueprint(node, options)?)),
         Kind::Breed => Artifact::Breed(Box::new(dsl::read_breed(node, options)?)),
+        Kind::Escalation => Artifact::Escalation(Box::new(dsl::read_escalation(node, options)?)),
+        Kind::Sla => Artifact::Sla(Box::new(dsl::read_sla(node, options)?)),
         Kind::Gateway => Artifact::Gateway(Box::new(dsl::read_gateway(node, options)?)),
         Kind::Scale => Artifact::Scale(dsl::read_scale(node, options)?),
         Kind::Deployment => {
@@ -185,6 +186,8 @@ pub fn store(
     let name = match &artifact {
         Artifact::Blueprint(blueprint) => &blueprint.name,
         Artifact::Breed(breed) => &breed.name,
+        Artifact::Escalation(escalation) => &escalation.name,
+        Artifact::Sla(sla) => &sla.name,
         Artifact::Gateway(gateway) => &gateway.name,
         Artifact::Scale(scale) => &scale.name,
     };
@@ -265,7 +268,7 @@ mod tests {
             let documents = Documents::read(text).unwrap();
             assert_eq!(documents.map(key).unwrap_err().first().kind, expected, "{text}");
         };
-        check("{kind: sla, name: a}", ProblemKind::NotSupported);
+        check("{kind: workflow, name: a}", ProblemKind::NotSupported);
         check("{kind: breeds, name: a}", ProblemKind::UnexpectedArtifact);
         check("{name: a}", ProblemKind::MissingPathValue);
         check("{kind: breed}", ProblemKind::MissingPathValue);

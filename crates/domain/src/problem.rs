@@ -167,6 +167,7 @@ catalogue! {
     UnsupportedRouteWeight = "unsupported-route-weight", "The weights do not fit after the merge";
     InvalidRouteWeight = "invalid-route-weight", "The weights do not fit after the removal";
     UnresolvedServiceRoute = "unresolved-service-route", "An internal route is no service of its cluster";
+    UnresolvedScaleEscalationTargetCluster = "unresolved-scale-escalation-target-cluster", "An escalation names an unknown cluster";
     NoService = "no-service", "There is no service at all";
     MissingEnvironmentVariable = "missing-environment-variable", "A variable of a service has no value";
     UnresolvedVariableValue = "unresolved-variable-value", "A variable or port has no value when deployed";

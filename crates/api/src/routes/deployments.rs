@@ -1,6 +1,6 @@
 //! Deployments and the scales of their services (wire, section 8).
 
-use super::{Writing, later, required};
+use super::{Writing, required};
 use crate::documents::{self, Documents};
 use crate::parameters::entity_tag;
 use crate::problem::Failure;
@@ -19,8 +19,6 @@ pub(super) fn configure(config: &mut web::ServiceConfig) {
     config.service(Route::at("/deployments").get(list).post(create).done());
     let scale = "/deployments/{deployment}/clusters/{cluster}/services/{service}/scale";
     config.service(Route::at(scale).get(get_scale).post(create_scale).put(update_scale).done());
-    let sla = "/deployments/{deployment}/clusters/{cluster}/{later:sla}";
-    config.service(Route::at(sla).get(later).post(later).put(later).delete(later).done());
     let one = Route::at("/deployments/{deployment}");
     config.service(one.get(get).post(create_named).put(update).delete(delete).done());
 }

@@ -38,9 +38,7 @@ async fn delete(request: Request) -> Answer {
         let key = documents::key(node)?;
         let command = match key.kind {
             Kind::Deployment => deployments::undeploy(&request, &documents, node, &key.name)?,
-            Kind::Blueprint | Kind::Breed | Kind::Gateway | Kind::Scale => {
-                Command::Delete { key: key.clone() }
-            }
+            _ => Command::Delete { key: key.clone() },
         };
         Ok((key, command))
     })?;
@@ -64,8 +62,6 @@ fn wish(request: &Request, documents: &Documents, node: &Node, verb: Verb) -> Re
             let body = documents::deployment_body(node, &options)?;
             Ok((key.clone(), Command::Deploy { name: key.name, body, submission }))
         }
-        kind @ (Kind::Blueprint | Kind::Breed | Kind::Gateway | Kind::Scale) => {
-            documents::store(node, kind, &options, submission)
-        }
+        kind => documents::store(node, kind, &options, submission),
     }
 }

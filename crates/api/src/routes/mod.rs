@@ -10,6 +10,7 @@ mod log;
 mod newest;
 mod probes;
 mod proxy;
+mod slas;
 mod statics;
 mod statistics;
 mod stream;
@@ -54,6 +55,7 @@ pub fn configure_api(config: &mut web::ServiceConfig) {
 pub fn resources(api: &mut web::ServiceConfig) {
     statics::configure(api);
     general::configure(api);
+    slas::configure(api);
     deployments::configure(api);
     events::configure(api);
     newest::configure(api);

@@ -1,4 +1,4 @@
-//! Blueprints, breeds, scales and gateways: artifacts that are stored as they are sent (wire, section 6).
+//! All kinds but deployments: artifacts that are stored as they are sent (wire, section 6).
 
 use super::{Wish, Writing, later, required};
 use crate::documents::{self, Documents};
@@ -13,15 +13,17 @@ use segue_domain::problem::ProblemKind;
 use segue_domain::state::State;
 
 pub(super) fn configure(config: &mut web::ServiceConfig) {
-    let all = Route::at("/{collection:blueprints|breeds|gateways|scales}");
+    let all = Route::at("/{collection:blueprints|breeds|escalations|gateways|scales|slas}");
     config.service(all.get(list).post(create).put(update_all).delete(delete_all).done());
     // Names of gateways contain slashes: the whole rest of the path is the name.
-    for path in
-        ["/{collection:blueprints|breeds|scales}/{name}", "/{collection:gateways}/{name:.+}"]
-    {
+    for path in [
+        "/{collection:blueprints|breeds|escalations|scales|slas}/{name}",
+        "/{collection:gateways}/{name:.+}",
+    ] {
         config.service(Route::at(path).get(get).put(update).delete(delete).done());
     }
-    let path = "/{later:conditions|escalations|slas|workflows|routes|rewrites|templates|docker-compose}{rest:(/.*)?}";
+    let path =
+        "/{later:conditions|workflows|routes|rewrites|templates|docker-compose}{rest:(/.*)?}";
     config.service(Route::at(path).get(later).post(later).put(later).delete(later).done());
 }
 
@@ -130,6 +132,8 @@ fn names(state: &State, kind: Kind, paging: Paging) -> (Vec<&String>, u64) {
     let (names, total) = match kind {
         Kind::Blueprint => (paging.slice(state.blueprints().keys()), state.blueprints().len()),
         Kind::Breed => (paging.slice(state.breeds().keys()), state.breeds().len()),
+        Kind::Escalation => (paging.slice(state.escalations().keys()), state.escalations().len()),
+        Kind::Sla => (paging.slice(state.slas().keys()), state.slas().len()),
         Kind::Scale => (paging.slice(state.scales().keys()), state.scales().len()),
         Kind::Deployment => (paging.slice(state.deployments().keys()), state.deployments().len()),
         Kind::Gateway => {

@@ -104,7 +104,7 @@ async fn documents_of_mixed_kinds_and_their_problems() {
     let check = async |body: &str, kind: &str| {
         assert_eq!(segue.post("/api/v1", body).await.problem(), (400, kind.to_owned()), "{body}");
     };
-    check("{kind: sla, name: a}", "not-supported").await;
+    check("{kind: workflow, name: a}", "not-supported").await;
     check("{kind: breeds, name: a}", "unexpected-artifact").await;
     check("{name: a}", "missing-path-value").await;
     check("{kind: breed}", "missing-path-value").await;

@@ -16,6 +16,7 @@ mod socket;
 mod system;
 mod urls;
 mod websocket;
+mod slas;
 
 use crate::config::{Config, Setting};
 use crate::{Serving, serve};

@@ -1,6 +1,8 @@
 //! What is deployed together and how traffic enters it.
 
-use super::{Argument, BreedReference, Gateway, HealthCheck, Metadata, ScaleReference, Traits};
+use super::{
+    Argument, BreedReference, Gateway, HealthCheck, Metadata, ScaleReference, SlaReference, Traits,
+};
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
@@ -41,6 +43,9 @@ pub struct BlueprintCluster {
     /// Port name to internal gateway; the gateway's name is empty, its route paths are breed names. The port name
     /// is empty for an anonymous gateway whose port is not known yet.
     pub gateways: IndexMap<String, Gateway>,
+    /// What the cluster promises.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sla: Option<SlaReference>,
     /// Checks of the instances of all services.
     pub health_checks: Option<Vec<HealthCheck>>,
     /// The network of all services.

@@ -1,6 +1,6 @@
 //! A blueprint brought to life: what should run, and what is known of what runs.
 
-use super::{Argument, Breed, HealthCheck, Metadata, Scale, Traits};
+use super::{Argument, Breed, ClusterSla, HealthCheck, Metadata, Scale, Traits};
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
@@ -52,6 +52,9 @@ pub struct Cluster {
     pub host: String,
     /// The services, one for each version.
     pub services: Vec<Service>,
+    /// What the cluster promises.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sla: Option<ClusterSla>,
     /// Checks of the instances of all services.
     pub health_checks: Option<Vec<HealthCheck>>,
     /// The network of all services.

@@ -9,6 +9,7 @@ mod deployment;
 mod gateway;
 mod lookup;
 mod scale;
+mod sla;
 pub mod value;
 
 pub use blueprint::{Blueprint, BlueprintCluster, BlueprintGateway, BlueprintService};
@@ -19,6 +20,10 @@ pub use deployment::{
 pub use gateway::{Balance, Gateway, GatewayName, Rewrite, Route, RoutePath, Sticky};
 pub use lookup::{LookupClass, lookup_name, route_lookup_name, short_hash};
 pub use scale::{Cpu, Memory, NamedScale, Percentage, Scale, ScaleReference, UnitError};
+pub use sla::{
+    Amount, ClusterSla, Escalation, EscalationReference, NamedEscalation, NamedSla, ScaleStep, Sla,
+    SlaCheck, SlaName, SlaReference,
+};
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -36,16 +41,27 @@ pub enum Kind {
     Breed,
     /// A blueprint brought to life.
     Deployment,
+    /// What is done when an SLA is not kept.
+    Escalation,
     /// Where traffic enters and how it is spread.
     Gateway,
     /// How much of a service runs.
     Scale,
+    /// What a cluster promises.
+    Sla,
 }
 
 impl Kind {
     /// All kinds, in the order in which they are listed to users.
-    pub const ALL: [Kind; 5] =
-        [Kind::Blueprint, Kind::Breed, Kind::Deployment, Kind::Gateway, Kind::Scale];
+    pub const ALL: [Kind; 7] = [
+        Kind::Blueprint,
+        Kind::Breed,
+        Kind::Deployment,
+        Kind::Escalation,
+        Kind::Gateway,
+        Kind::Scale,
+        Kind::Sla,
+    ];
 
     /// The `kind` of a document: the singular name.
     pub fn singular(self) -> &'static str {
@@ -53,8 +69,10 @@ impl Kind {
             Kind::Blueprint => "blueprint",
             Kind::Breed => "breed",
             Kind::Deployment => "deployment",
+            Kind::Escalation => "escalation",
             Kind::Gateway => "gateway",
             Kind::Scale => "scale",
+            Kind::Sla => "sla",
         }
     }
 
@@ -64,8 +82,10 @@ impl Kind {
             Kind::Blueprint => "blueprints",
             Kind::Breed => "breeds",
             Kind::Deployment => "deployments",
+            Kind::Escalation => "escalations",
             Kind::Gateway => "gateways",
             Kind::Scale => "scales",
+            Kind::Sla => "slas",
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::artifact::value::{self, ValuePart};
 use crate::artifact::{Blueprint, Deployment, Gateway, Service, is_general_name};
-use crate::dsl::split_alias;
+use crate::dsl::{self, split_alias};
 use crate::problem::{Problem, ProblemKind, Problems, Result};
 use crate::state::satisfying;
 use std::collections::BTreeMap;
@@ -28,6 +28,7 @@ pub(super) fn deployment(deployment: &Deployment, body: &Blueprint) -> Result<()
         dependencies(deployment, service, &pointer, &mut problems);
     }
     unique_breeds(deployment, &mut problems);
+    sla_targets(deployment, &mut problems);
     cycles(deployment, &mut problems);
     Problems::check(problems)
 }
@@ -176,6 +177,16 @@ fn dependencies(
                 ));
             }
         }
+    }
+}
+
+/// Scale escalations name clusters of the deployment.
+fn sla_targets(deployment: &Deployment, problems: &mut Vec<Problem>) {
+    let exists = |target: &str| deployment.clusters.contains_key(target);
+    let clusters = deployment.clusters.iter();
+    for (name, sla) in clusters.filter_map(|(name, cluster)| Some((name, cluster.sla.as_ref()?))) {
+        let pointer = format!("/clusters/{}/sla/escalations", escape(name));
+        problems.extend(dsl::unknown_targets(&sla.sla.escalations, &pointer, &exists));
     }
 }
 

@@ -1,7 +1,7 @@
 //! Merges the clusters of a body into a deployment (runtime, 6.3 to 6.5).
 
 use super::prepare::{PreparedCluster, PreparedService, effective_arguments, own_arguments};
-use super::{Rules, gateways};
+use super::{Rules, gateways, slas};
 use crate::artifact::{
     Blueprint, Cluster, Deployment, Gateway, Intention, Metadata, Percentage, Phase, PhaseName,
     Port, PortType, Route, RoutePath, Service, Status, Traits,
@@ -128,12 +128,14 @@ fn cluster(
         metadata: Metadata::default(),
         host: rules.gateway_host.clone(),
         services: Vec::new(),
+        sla: None,
         health_checks: None,
         network: None,
         dialects: Metadata::default(),
     });
     overlay(&mut cluster.metadata, &prepared.metadata);
     overlay(&mut cluster.dialects, &prepared.dialects);
+    cluster.sla = slas::merged(cluster.sla.take(), prepared.sla.as_ref());
     if prepared.health_checks.is_some() {
         cluster.health_checks.clone_from(&prepared.health_checks);
     }

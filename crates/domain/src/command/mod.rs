@@ -10,14 +10,17 @@ mod gateways;
 mod merge;
 mod prepare;
 mod report;
+mod slas;
 mod statics;
 mod undeploy;
 
 pub use archive::ServiceKey;
 pub use report::{Report, Routed, ServiceReport};
 
-use crate::artifact::{Argument, ArtifactKey, Blueprint, Breed, Gateway, NamedScale, Scale};
-use crate::dsl::DeploymentBody;
+use crate::artifact::{
+    Argument, ArtifactKey, Blueprint, Breed, Gateway, NamedEscalation, NamedScale, NamedSla, Scale,
+};
+use crate::dsl::{ClusterSlaBody, DeploymentBody};
 use crate::event::{Event, Position, Tags};
 use crate::problem::{Problem, ProblemKind, Result};
 use crate::state::State;
@@ -65,6 +68,17 @@ pub enum Command {
         /// How it was asked for.
         submission: Submission,
     },
+    /// Set what a cluster promises, or take that away.
+    SetSla {
+        /// The deployment.
+        deployment: String,
+        /// The cluster.
+        cluster: String,
+        /// The SLA; `None` for none.
+        sla: Option<Box<ClusterSlaBody>>,
+        /// How it was asked for.
+        submission: Submission,
+    },
     /// Record an event of somebody else. It is kept, never folded.
     Post(Posted),
     /// What a worker found or did.
@@ -109,6 +123,10 @@ pub enum Artifact {
     Breed(Box<Breed>),
     /// A scale.
     Scale(NamedScale),
+    /// An escalation.
+    Escalation(Box<NamedEscalation>),
+    /// An SLA.
+    Sla(Box<NamedSla>),
     /// A gateway.
     Gateway(Box<Gateway>),
 }
@@ -224,6 +242,9 @@ fn decide_alone(
         }
         Command::Scale { deployment, cluster, service, scale, submission } => {
             deploy::scale(state, (deployment, cluster, service), *scale, submission, context)
+        }
+        Command::SetSla { deployment, cluster, sla, submission } => {
+            slas::set(state, (deployment, cluster), sla.as_deref(), submission, context)
         }
         Command::Post(posted) => post(posted, context),
         Command::Report(report) => Ok(report::decide(state, report, context, rules)),

@@ -2,11 +2,12 @@
 
 use super::Rules;
 use crate::artifact::{
-    Argument, Blueprint, BlueprintCluster, BlueprintService, Breed, BreedReference, Gateway,
-    HealthCheck, Metadata, Scale, ScaleReference, Traits,
+    Argument, Blueprint, BlueprintCluster, BlueprintService, Breed, BreedReference, ClusterSla,
+    Gateway, HealthCheck, Metadata, Scale, ScaleReference, Traits,
 };
 use crate::problem::{Problem, ProblemKind, Problems, Result};
-use crate::state::State;
+pub(super) use crate::state::not_found;
+use crate::state::{State, resolve_sla};
 use indexmap::IndexMap;
 
 /// A cluster of a body with nothing left to resolve.
@@ -14,6 +15,7 @@ pub(super) struct PreparedCluster {
     pub metadata: Metadata,
     pub services: Vec<PreparedService>,
     pub gateways: IndexMap<String, Gateway>,
+    pub sla: Option<ClusterSla>,
     pub health_checks: Option<Vec<HealthCheck>>,
     pub network: Option<String>,
     pub dialects: Metadata,
@@ -95,6 +97,15 @@ fn prepare_cluster(
             Err(found) => problems.extend(found.iter().cloned()),
         }
     }
+    let pointer = format!("/clusters/{name}/sla");
+    let sla = match cluster.sla.as_ref().map(|sla| resolve_sla(state, sla, &pointer)) {
+        Some(Ok(sla)) => Some(sla),
+        Some(Err(found)) => {
+            problems.extend(found.iter().cloned());
+            None
+        }
+        None => None,
+    };
     Problems::check(problems)?;
     let gateways =
         named_gateways(&format!("/clusters/{name}/gateways"), &cluster.gateways, &services)?;
@@ -102,6 +113,7 @@ fn prepare_cluster(
         metadata: cluster.metadata.clone(),
         services,
         gateways,
+        sla,
         health_checks: cluster.health_checks.clone(),
         network: cluster.network.clone(),
         dialects: cluster.dialects.clone(),
@@ -180,10 +192,4 @@ fn named_gateways(
         }
     };
     gateways.iter().map(|(given, gateway)| Ok((name(given)?, gateway.clone()))).collect()
-}
-
-fn not_found(pointer: &str, kind: &str, name: &str) -> Problem {
-    let detail = format!("there is no {kind} '{name}'");
-    Problem::new(ProblemKind::ArtifactNotFound, pointer, detail)
-        .hint(format!("store the {kind} first, or write it in place of the reference"))
 }

@@ -8,7 +8,7 @@ use crate::event::{Event, Fact, GatewayFact, StaticFact};
 use crate::problem::{Problem, ProblemKind, Result};
 use crate::state::State;
 
-/// Stores a blueprint with its breeds, a breed or a scale. A write that changes nothing is archived all the same.
+/// Stores a blueprint with its breeds, or another artifact that stands for itself. A write that changes nothing is archived all the same.
 pub(super) fn store(state: &State, store: &Store, context: &Context) -> Vec<Event> {
     let submission = &store.submission;
     match &store.artifact {
@@ -19,6 +19,17 @@ pub(super) fn store(state: &State, store: &Store, context: &Context) -> Vec<Even
             let same =
                 state.scales().get(&scale.name).is_some_and(|stored| *stored.artifact == *scale);
             vec![static_event(fact, same, submission, context)]
+        }
+        Artifact::Escalation(escalation) => {
+            let stored = state.escalations().get(&escalation.name);
+            let same = stored.is_some_and(|stored| *stored.artifact == **escalation);
+            let fact = StaticFact::EscalationStored(escalation.clone());
+            vec![static_event(fact, same, submission, context)]
+        }
+        Artifact::Sla(sla) => {
+            let stored = state.slas().get(&sla.name);
+            let same = stored.is_some_and(|stored| *stored.artifact == **sla);
+            vec![static_event(StaticFact::SlaStored(sla.clone()), same, submission, context)]
         }
         Artifact::Gateway(_) => {
             unreachable!("gateways have rules of their own, see gateways::store")
@@ -39,7 +50,7 @@ pub(super) fn delete(state: &State, key: &ArtifactKey, context: &Context) -> Res
             let detail = "a deployment is removed by naming its services";
             return Err(Problem::new(ProblemKind::NotSupported, "", detail).into());
         }
-        Kind::Blueprint | Kind::Breed | Kind::Scale => {
+        Kind::Blueprint | Kind::Breed | Kind::Escalation | Kind::Scale | Kind::Sla => {
             Fact::Static(StaticFact::Deleted(key.clone()))
         }
     };

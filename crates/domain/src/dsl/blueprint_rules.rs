@@ -6,11 +6,12 @@ use super::{
     gateway::sticky_problem,
     reader::RuleProblem,
     routes,
+    sla::unknown_targets,
     tree::pointer_segment as segment,
 };
 use crate::{
     artifact::{
-        Blueprint, BlueprintCluster, BlueprintService, Breed, PortType, RoutePath,
+        Blueprint, BlueprintCluster, BlueprintService, Breed, PortType, RoutePath, SlaReference,
         value::{self, ValuePart},
     },
     problem::{Problem, ProblemKind},
@@ -36,6 +37,7 @@ pub(super) mod rank {
     pub const DEPENDENCIES: u8 = 15;
     pub const RECURSION: u8 = 16;
     pub const HEALTH_CHECKS: u8 = 17;
+    pub const SLA_TARGETS: u8 = 18;
 }
 
 /// What a blueprint is read for.
@@ -72,6 +74,9 @@ pub(super) fn broken(blueprint: &Blueprint, scope: Scope) -> Vec<RuleProblem> {
     }
     add(rank::RECURSION, recursion(blueprint));
     add(rank::HEALTH_CHECKS, health_checks(blueprint));
+    if scope == Scope::Stored {
+        add(rank::SLA_TARGETS, sla_targets(blueprint));
+    }
     broken
 }
 
@@ -430,6 +435,21 @@ fn recursion(blueprint: &Blueprint) -> Vec<Problem> {
         }
     }
     problems
+}
+
+fn sla_targets(blueprint: &Blueprint) -> Vec<Problem> {
+    let exists = |target: &str| blueprint.clusters.contains_key(target);
+    let clusters = blueprint.clusters.iter();
+    let slas = clusters.filter_map(|(name, cluster)| Some((name, cluster.sla.as_ref()?)));
+    slas.flat_map(|(name, sla)| {
+        let escalations = match sla {
+            SlaReference::Reference { escalations, .. } => escalations,
+            SlaReference::Inline(sla) => &sla.escalations,
+        };
+        let pointer = format!("/clusters/{}/sla/escalations", segment(name));
+        unknown_targets(escalations, &pointer, &exists)
+    })
+    .collect()
 }
 
 fn health_checks(blueprint: &Blueprint) -> Vec<Problem> {

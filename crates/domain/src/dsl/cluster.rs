@@ -7,7 +7,7 @@ use super::{
     common::{self, KeyAlias},
     fields, gateway,
     reader::{Element, Fields, Reading},
-    scale,
+    scale, sla,
     tree::pointer_segment,
 };
 use crate::{
@@ -34,10 +34,10 @@ pub(super) fn cluster(element: &Element<'_>, reading: &mut Reading) -> Option<Bl
     let mut service_fields = fields.split_off(&["sla", "gateways"]);
     service_fields.stand_for(format!("{services_pointer}/0"), reading);
     let services: Vec<_> = service(service_fields, reading).into_iter().collect();
-    fields.not_supported("sla", reading);
+    let sla = fields.take("sla", reading).and_then(|sla| sla::sla_reference(&sla, reading));
     let gateways = internal_gateways(&mut fields, &services, reading);
     fields.close(reading);
-    Some(BlueprintCluster { services, gateways, ..BlueprintCluster::default() })
+    Some(BlueprintCluster { services, gateways, sla, ..BlueprintCluster::default() })
 }
 
 fn full_cluster(
@@ -50,14 +50,14 @@ fn full_cluster(
         None => Vec::new(),
     };
     fields.ignore(&["kind"], reading);
-    fields.not_supported("sla", reading);
+    let sla = fields.take("sla", reading).and_then(|sla| sla::sla_reference(&sla, reading));
     let metadata = fields.metadata(reading);
     let gateways = internal_gateways(&mut fields, &services, reading);
     let health_checks = common::health_checks(&mut fields, rank::HEALTH_CHECKS, reading);
     let network = common::network(&mut fields, reading);
     let dialects = common::dialects(&mut fields, reading);
     fields.close(reading);
-    BlueprintCluster { metadata, services, gateways, health_checks, network, dialects }
+    BlueprintCluster { metadata, services, gateways, sla, health_checks, network, dialects }
 }
 
 /// Services: a breed, one service, or a list of both.

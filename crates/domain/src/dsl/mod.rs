@@ -21,11 +21,13 @@ mod routes;
 mod scalar;
 mod scale;
 pub mod schema;
+mod sla;
 #[cfg(test)]
 mod tests;
 mod tree;
 mod write;
 mod write_deployment;
+mod write_sla;
 
 pub use blueprint::read_blueprint;
 pub use breed::read_breed;
@@ -38,6 +40,8 @@ pub(crate) use representation::printed_variables;
 pub use representation::{representation, representation_as_blueprint};
 pub use routes::{complete_weights, rewrite};
 pub use scale::{read_inline_scale, read_scale};
+pub(crate) use sla::unknown_targets;
+pub use sla::{ClusterSlaBody, read_cluster_sla, read_escalation, read_sla};
 pub use tree::{Key, Node, Scalar, ScalarKind, Value};
 pub use write::{
     GatewayView, TargetView, write_blueprint, write_breed, write_gateway, write_inline_scale,
@@ -46,6 +50,7 @@ pub use write::{
 pub use write_deployment::{
     DeploymentView, ExternalGatewayView, write_deployment, write_deployment_as_blueprint,
 };
+pub use write_sla::{write_cluster_sla, write_escalation, write_sla};
 
 use crate::{
     artifact::Kind,
@@ -132,5 +137,4 @@ pub fn document_key(node: &Node) -> Result<(Option<Kind>, Option<String>)> {
 }
 
 /// Kinds of the full language that this release does not know yet.
-const LATER_KINDS: [&str; 7] =
-    ["condition", "escalation", "rewrite", "route", "sla", "template", "workflow"];
+const LATER_KINDS: [&str; 5] = ["condition", "rewrite", "route", "template", "workflow"];

@@ -174,6 +174,29 @@ impl<'n> Fields<'n> {
         }
     }
 
+    /// How many keys are there, not null, and not taken yet.
+    pub fn untaken(&self) -> usize {
+        let open = |entry: &&Entry<'_>| !entry.is_taken && entry.node.value != Value::Null;
+        self.entries.iter().filter(open).count()
+    }
+
+    /// Takes all keys that nobody took, as content that is kept verbatim; those of a map `parameters` stand for
+    /// themselves.
+    pub fn parameters(&mut self, reading: &mut Reading) -> Metadata {
+        let given =
+            self.entries.iter().find(|entry| entry.key.text == "parameters" && !entry.is_taken);
+        let is_map = given.is_some_and(|entry| matches!(entry.node.value, Value::Mapping(_)));
+        let given = if is_map { self.take("parameters", reading) } else { None };
+        let mut parameters = given.and_then(|map| fields::json_map(&map)).unwrap_or_default();
+        for entry in self.entries.iter_mut().filter(|entry| !entry.is_taken) {
+            entry.is_taken = true;
+            if entry.node.value != Value::Null {
+                parameters.insert(entry.key.text.clone(), entry.node.to_json());
+            }
+        }
+        parameters
+    }
+
     /// Refuses `name`, a key of the full language that this release does not support yet.
     pub fn not_supported(&mut self, name: &'static str, reading: &mut Reading) {
         if let Some(element) = self.take(name, reading) {

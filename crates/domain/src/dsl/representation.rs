@@ -2,7 +2,8 @@
 
 use super::{
     DeploymentView, ExternalGatewayView, GatewayView, TargetView, split_alias, write_blueprint,
-    write_breed, write_deployment, write_deployment_as_blueprint, write_gateway, write_scale,
+    write_breed, write_deployment, write_deployment_as_blueprint, write_escalation, write_gateway,
+    write_scale, write_sla,
 };
 use crate::artifact::{
     ArtifactKey, Deployment, Gateway, GatewayName, Kind, Leaving, LookupClass, RoutePath, Traits,
@@ -19,6 +20,10 @@ pub fn representation(state: &State, key: &ArtifactKey) -> Option<Value> {
         Kind::Blueprint => state.blueprint(name).map(|blueprint| write_blueprint(&blueprint)),
         Kind::Breed => state.breeds().get(name).map(|stored| write_breed(&stored.artifact)),
         Kind::Scale => state.scales().get(name).map(|stored| write_scale(&stored.artifact)),
+        Kind::Escalation => {
+            state.escalations().get(name).map(|stored| write_escalation(&stored.artifact))
+        }
+        Kind::Sla => state.slas().get(name).map(|stored| write_sla(&stored.artifact)),
         Kind::Gateway => {
             let stored = state.gateways().get(name).filter(|stored| stored.published)?;
             Some(write_gateway(&stored.gateway, &gateway_view(state, stored)))

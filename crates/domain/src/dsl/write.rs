@@ -134,6 +134,9 @@ fn cluster(cluster: &BlueprintCluster) -> Json {
     out.insert("gateways".into(), Json::Object(gateways.collect()));
     insert_health_checks(&mut out, cluster.health_checks.as_deref());
     insert_network(&mut out, cluster.network.as_deref());
+    if let Some(sla) = &cluster.sla {
+        out.insert("sla".into(), super::write_sla::sla_reference(sla));
+    }
     out.insert("dialects".into(), cluster.dialects.clone().into());
     out.into()
 }

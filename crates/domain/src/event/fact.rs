@@ -1,7 +1,8 @@
 //! What events change in the state. Facts are the frozen vocabulary of the log: add, never rename or reuse.
 
 use crate::artifact::{
-    ArtifactKey, Blueprint, Breed, Deployment, Gateway, Instance, Kind, NamedScale, Phase,
+    ArtifactKey, Blueprint, Breed, Deployment, Gateway, Instance, Kind, NamedEscalation,
+    NamedScale, NamedSla, Phase,
 };
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
@@ -38,6 +39,10 @@ pub enum StaticFact {
     BreedStored(Box<Breed>),
     /// A scale was created or replaced.
     ScaleStored(NamedScale),
+    /// An escalation was created or replaced.
+    EscalationStored(Box<NamedEscalation>),
+    /// An SLA was created or replaced.
+    SlaStored(Box<NamedSla>),
     /// An artifact was removed.
     Deleted(ArtifactKey),
 }
@@ -143,6 +148,10 @@ impl StaticFact {
             }
             StaticFact::BreedStored(breed) => ArtifactKey::new(Kind::Breed, &breed.name),
             StaticFact::ScaleStored(scale) => ArtifactKey::new(Kind::Scale, &scale.name),
+            StaticFact::EscalationStored(escalation) => {
+                ArtifactKey::new(Kind::Escalation, &escalation.name)
+            }
+            StaticFact::SlaStored(sla) => ArtifactKey::new(Kind::Sla, &sla.name),
             StaticFact::Deleted(key) => key.clone(),
         }
     }

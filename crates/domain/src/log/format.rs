@@ -284,6 +284,8 @@ pub(super) fn revision_key(artifact: &ArtifactKey) -> Vec<u8> {
         Kind::Blueprint => b'b',
         Kind::Breed => b'r',
         Kind::Deployment => b'd',
+        Kind::Escalation => b'e',
+        Kind::Sla => b'l',
         Kind::Gateway => b'g',
         Kind::Scale => b's',
     };
@@ -297,6 +299,8 @@ pub(super) fn revision_artifact(key: &[u8]) -> Option<ArtifactKey> {
         b'b' => Kind::Blueprint,
         b'r' => Kind::Breed,
         b'd' => Kind::Deployment,
+        b'e' => Kind::Escalation,
+        b'l' => Kind::Sla,
         b'g' => Kind::Gateway,
         b's' => Kind::Scale,
         _ => return None,
@@ -417,7 +421,7 @@ mod tests {
     fn keys_are_frozen() {
         assert_eq!(record_key(Position(258)), [0, 0, 0, 0, 0, 0, 1, 2]);
         let letters = Kind::ALL.map(|kind| revision_key(&ArtifactKey::new(kind, "n"))[0]);
-        assert_eq!(&letters, b"brdgs");
+        assert_eq!(&letters, b"brdegsl");
         for kind in Kind::ALL {
             let key = ArtifactKey::new(kind, "web:1.0");
             assert_eq!(revision_artifact(&revision_key(&key)), Some(key));

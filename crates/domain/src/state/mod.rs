@@ -4,13 +4,17 @@
 
 mod deployments;
 mod gateways;
+mod references;
 mod resolve;
 mod statics;
 
 pub use gateways::StoredGateway;
+pub use references::{not_found, resolve_sla};
 pub use resolve::satisfying;
 
-use crate::artifact::{Blueprint, Breed, Deployment, Gateway, GatewayName, NamedScale};
+use crate::artifact::{
+    Blueprint, Breed, Deployment, Gateway, GatewayName, NamedEscalation, NamedScale, NamedSla,
+};
 use crate::event::{Fact, Origin, Position, Record};
 use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
@@ -26,6 +30,8 @@ pub struct State {
     blueprints: OrdMap<String, Stored<Blueprint>>,
     breeds: OrdMap<String, Stored<Breed>>,
     scales: OrdMap<String, Stored<NamedScale>>,
+    escalations: OrdMap<String, Stored<NamedEscalation>>,
+    slas: OrdMap<String, Stored<NamedSla>>,
     gateways: OrdMap<String, StoredGateway>,
     deployments: OrdMap<String, Stored<Deployment>>,
     /// The last port of the pool that was given away; the search for the next one goes on from here.
@@ -80,6 +86,16 @@ impl State {
     /// The stored scales by name.
     pub fn scales(&self) -> &OrdMap<String, Stored<NamedScale>> {
         &self.scales
+    }
+
+    /// The stored escalations by name.
+    pub fn escalations(&self) -> &OrdMap<String, Stored<NamedEscalation>> {
+        &self.escalations
+    }
+
+    /// The stored SLAs by name.
+    pub fn slas(&self) -> &OrdMap<String, Stored<NamedSla>> {
+        &self.slas
     }
 
     /// All gateways by name, those that are not published yet included.

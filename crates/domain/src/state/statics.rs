@@ -17,6 +17,13 @@ impl State {
             StaticFact::ScaleStored(scale) => {
                 self.scales.insert(scale.name.clone(), Stored::new(at, scale.clone()));
             }
+            StaticFact::EscalationStored(escalation) => {
+                let stored = Stored::new(at, (**escalation).clone());
+                self.escalations.insert(escalation.name.clone(), stored);
+            }
+            StaticFact::SlaStored(sla) => {
+                self.slas.insert(sla.name.clone(), Stored::new(at, (**sla).clone()));
+            }
             StaticFact::Deleted(key) => self.delete(key),
         }
     }
@@ -48,6 +55,8 @@ impl State {
             Kind::Blueprint => self.blueprints.get(name).map(|stored| stored.revision),
             Kind::Breed => self.breeds.get(name).map(|stored| stored.revision),
             Kind::Deployment => self.deployments.get(name).map(|stored| stored.revision),
+            Kind::Escalation => self.escalations.get(name).map(|stored| stored.revision),
+            Kind::Sla => self.slas.get(name).map(|stored| stored.revision),
             Kind::Gateway => self.gateways.get(name).map(|stored| stored.revision),
             Kind::Scale => self.scales.get(name).map(|stored| stored.revision),
         }
@@ -58,6 +67,8 @@ impl State {
             Kind::Blueprint => drop(self.blueprints.remove(&key.name)),
             Kind::Breed => drop(self.breeds.remove(&key.name)),
             Kind::Deployment => drop(self.deployments.remove(&key.name)),
+            Kind::Escalation => drop(self.escalations.remove(&key.name)),
+            Kind::Sla => drop(self.slas.remove(&key.name)),
             Kind::Gateway => drop(self.gateways.remove(&key.name)),
             Kind::Scale => drop(self.scales.remove(&key.name)),
         }

@@ -3,6 +3,7 @@
 
 mod deployments;
 mod fuzz;
+mod examples;
 mod generate;
 mod laws;
 mod round_trip;

@@ -94,7 +94,7 @@ fn printed(state: &State, key: &ArtifactKey) -> Value {
     match key.kind {
         Kind::Deployment => serde_json::json!([content["deployments"], content["gateways"]]),
         Kind::Blueprint => content["blueprints"][&key.name]["artifact"].clone(),
-        Kind::Breed | Kind::Scale | Kind::Gateway => content,
+        Kind::Breed | Kind::Escalation | Kind::Scale | Kind::Sla | Kind::Gateway => content,
     }
 }
 

@@ -160,6 +160,8 @@ pub fn store(kind: Kind, body: &str) -> Result<Command, Problems> {
         Kind::Blueprint => Artifact::Blueprint(Box::new(dsl::read_blueprint(&node, &options)?)),
         Kind::Breed => Artifact::Breed(Box::new(dsl::read_breed(&node, &options)?)),
         Kind::Scale => Artifact::Scale(dsl::read_scale(&node, &options)?),
+        Kind::Escalation => Artifact::Escalation(Box::new(dsl::read_escalation(&node, &options)?)),
+        Kind::Sla => Artifact::Sla(Box::new(dsl::read_sla(&node, &options)?)),
         Kind::Gateway => Artifact::Gateway(Box::new(dsl::read_gateway(&node, &options)?)),
         Kind::Deployment => return deploy("", body),
     };

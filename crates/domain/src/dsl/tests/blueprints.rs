@@ -113,7 +113,6 @@ fn short_forms_of_clusters_and_services() {
         &["unexpected-element /clusters/c/scale/cpu 2:42"],
     );
     refuse("clusters: {c: {breed: x, scale: 5}}", &["unexpected-type /clusters/c/scale 2:33"]);
-    refuse("clusters: {c: {breed: x, sla: s}}", &["not-supported /clusters/c/sla 2:31"]);
     refuse("clusters: {'a b': x}", &["illegal-name /clusters/a b 2:12"]);
     refuse("clusters: [x]", &["unexpected-type /clusters 2:11"]);
     refuse(

@@ -118,6 +118,7 @@ fn deployment() -> (Deployment, DeploymentView) {
     let cluster = Cluster {
         metadata: serde_json::Map::new(),
         host: "127.0.0.1".to_owned(),
+        sla: None,
         services: vec![service],
         health_checks: None,
         network: None,

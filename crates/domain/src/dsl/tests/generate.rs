@@ -19,7 +19,7 @@ fn text() -> impl Strategy<Value = String> {
     prop_oneof![select(ODD).prop_map(str::to_owned), "[a-z ~!@#%&*(){}|<>?:;,.'\"-]{0,12}"]
 }
 
-fn name() -> impl Strategy<Value = String> {
+pub(super) fn name() -> impl Strategy<Value = String> {
     const NAMES: &[&str] = &["yes", "~", "1.0", "8080", "<<", "é"];
     prop_oneof!["[a-z][a-z0-9.:*@_-]{0,6}", select(NAMES).prop_map(str::to_owned)]
 }
@@ -46,7 +46,7 @@ fn json() -> impl Strategy<Value = Json> {
     })
 }
 
-fn metadata() -> impl Strategy<Value = Metadata> {
+pub(super) fn metadata() -> impl Strategy<Value = Metadata> {
     vec((text(), json()), 0..3).prop_map(|entries| entries.into_iter().collect())
 }
 
@@ -199,11 +199,13 @@ pub(super) fn blueprint() -> impl Strategy<Value = Blueprint> {
         map(strict_name(), text()),
     );
     let gateway = (port(), vec(text(), 0..2), sticky());
+    let sla = option::of(super::generate_slas::sla_reference());
+    let service = (service, sla);
     (name(), metadata(), metadata(), breed(), vec(service, 1..4), vec(gateway, 0..3)).prop_map(
         |(name, metadata, dialects, breed, services, gateways)| {
             let gateways = external(gateways, breed.ports.keys().next().map(String::as_str));
             let mut clusters = IndexMap::new();
-            for (index, (scale, arguments, network, dialects, variables)) in
+            for (index, ((scale, arguments, network, dialects, variables), sla)) in
                 services.into_iter().enumerate()
             {
                 let is_inline = index == 0;
@@ -228,6 +230,7 @@ pub(super) fn blueprint() -> impl Strategy<Value = Blueprint> {
                 };
                 let cluster = BlueprintCluster {
                     metadata: dialects.clone(),
+                    sla,
                     services: vec![service],
                     network,
                     dialects,

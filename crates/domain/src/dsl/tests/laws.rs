@@ -1,9 +1,10 @@
 //! What holds for every artifact and every text.
 
-use super::{generate, node, options};
+use super::{generate, generate_slas, node, options};
 use crate::dsl::{
-    GatewayView, documents, read_blueprint, read_breed, read_deployment_body, read_gateway,
-    read_posted_event, read_scale, write_blueprint, write_breed, write_gateway, write_scale,
+    GatewayView, documents, read_blueprint, read_breed, read_deployment_body, read_escalation,
+    read_gateway, read_posted_event, read_scale, read_sla, write_blueprint, write_breed,
+    write_escalation, write_gateway, write_scale, write_sla,
 };
 use proptest::prelude::*;
 
@@ -23,6 +24,18 @@ proptest! {
     }
 
     #[test]
+    fn a_written_escalation_reads_the_same(escalation in generate_slas::named_escalation()) {
+        let text = write_escalation(&escalation).to_string();
+        prop_assert_eq!(read_escalation(&node(&text), &options()), Ok(escalation), "{}", text);
+    }
+
+    #[test]
+    fn a_written_sla_reads_the_same(sla in generate_slas::named_sla()) {
+        let text = write_sla(&sla).to_string();
+        prop_assert_eq!(read_sla(&node(&text), &options()), Ok(sla), "{}", text);
+    }
+
+    #[test]
     fn a_written_gateway_reads_the_same(gateway in generate::gateway()) {
         let text = write_gateway(&gateway, &GatewayView::default()).to_string();
         prop_assert_eq!(read_gateway(&node(&text), &options()), Ok(gateway), "{}", text);
@@ -39,6 +52,8 @@ proptest! {
         for node in documents(&text).unwrap_or_default() {
             let _ = read_breed(&node, &options());
             let _ = read_scale(&node, &options());
+            let _ = read_escalation(&node, &options());
+            let _ = read_sla(&node, &options());
             let _ = read_gateway(&node, &options());
             let _ = read_blueprint(&node, &options());
             let _ = read_deployment_body(&node, &options());

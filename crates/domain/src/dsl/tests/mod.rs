@@ -6,8 +6,10 @@ mod deployments;
 mod events;
 mod gateways;
 mod generate;
+mod generate_slas;
 mod laws;
 mod schemas;
+mod slas;
 mod tree;
 
 use super::{Node, Options, document};

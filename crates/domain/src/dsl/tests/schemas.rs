@@ -4,9 +4,9 @@
 use super::{generate, options};
 use crate::dsl::schema;
 use crate::dsl::{
-    GatewayView, document, read_blueprint, read_breed, read_deployment_body, read_event_query,
-    read_gateway, read_posted_event, read_scale, write_blueprint, write_breed, write_gateway,
-    write_scale,
+    GatewayView, document, read_blueprint, read_breed, read_deployment_body, read_escalation,
+    read_event_query, read_gateway, read_posted_event, read_scale, read_sla, write_blueprint,
+    write_breed, write_gateway, write_scale,
 };
 use crate::problem::{ProblemKind, Problems};
 use jsonschema::Validator;
@@ -57,6 +57,8 @@ fn read(kind: &str, text: &str) -> Option<Result<(), Problems>> {
         "blueprint" => read_blueprint(&node, &options).map(drop),
         "breed" => read_breed(&node, &options).map(drop),
         "deployment" => read_deployment_body(&node, &options).map(drop),
+        "escalation" => read_escalation(&node, &options).map(drop),
+        "sla" => read_sla(&node, &options).map(drop),
         "event" => read_posted_event(&node).map(drop),
         "gateway" => read_gateway(&node, &options).map(drop),
         "scale" => read_scale(&node, &options).map(drop),
