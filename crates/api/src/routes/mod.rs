@@ -61,6 +61,7 @@ pub fn resources(api: &mut web::ServiceConfig) {
     slas::configure(api);
     compose::configure(api);
     general::configure(api);
+    slas::configure(api);
     deployments::configure(api);
     events::configure(api);
     newest::configure(api);

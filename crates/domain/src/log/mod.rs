@@ -39,10 +39,12 @@ pub use subscription::Subscription;
 pub use verify::Verified;
 
 use crate::artifact::ArtifactKey;
-use crate::event::{Aggregate, Aggregator, Draft, Function, Page, Position, Query, Record};
+use crate::event::{
+    Aggregate, Aggregator, Draft, Function, Numbers, Page, Position, Query, Record,
+};
 use chain::Place;
 use format::Stored;
-use index::{Index, Tallied};
+use index::{Index, Tallied, Tally};
 use keeper::Keeper;
 use recent::Recent;
 use sequencer::{Local, Outcome, Sequencer};
@@ -181,6 +183,12 @@ impl Log {
         aggregator: &Aggregator,
     ) -> Result<Aggregate, ReadError> {
         self.shared().aggregate(query, aggregator)
+    }
+
+    /// The numbers that the durable records that match `query` have in `field`, which is named as in aggregators.
+    pub fn numbers(&self, query: &Query, field: &str) -> Result<Numbers, ReadError> {
+        let tally = self.shared().tally(query, field)?;
+        Ok(Numbers { count: tally.count, sum: tally.sum() })
     }
 
     /// Durable records after `after`, then those that come: no gap, no duplicate, in order.
@@ -481,19 +489,7 @@ impl Shared {
             let view = self.index().view(query);
             return Ok(Aggregate::Count(view.count()));
         }
-        again(|| self.add_up(query, aggregator))
-    }
-
-    fn add_up(&self, query: &Query, aggregator: &Aggregator) -> Result<Aggregate, ReadError> {
-        let (view, member) = self.index().view_field(query, &aggregator.field);
-        let Tallied { mut tally, unread } = view.tally();
-        for positions in unread.chunks(READ_RECORDS_MAX) {
-            for record in self.storage.fetch(positions)? {
-                if let Some(number) = index::number_in(&record.event.value, member) {
-                    tally.add(number);
-                }
-            }
-        }
+        let tally = again(|| self.tally(query, &aggregator.field))?;
         let some = |number: f64| (tally.count > 0).then_some(number);
         Ok(Aggregate::Number(match aggregator.function {
             Function::Min => some(tally.min),
@@ -502,6 +498,19 @@ impl Shared {
             Function::Sum => Some(tally.sum()),
             Function::Count => unreachable!("it was answered above"),
         }))
+    }
+
+    fn tally(&self, query: &Query, field: &str) -> Result<Tally, ReadError> {
+        let (view, member) = self.index().view_field(query, field);
+        let Tallied { mut tally, unread } = view.tally();
+        for positions in unread.chunks(READ_RECORDS_MAX) {
+            for record in self.storage.fetch(positions)? {
+                if let Some(number) = index::number_in(&record.event.value, member) {
+                    tally.add(number);
+                }
+            }
+        }
+        Ok(tally)
     }
 
     fn index(&self) -> RwLockReadGuard<'_, Index> {

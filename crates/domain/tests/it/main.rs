@@ -3,6 +3,7 @@
 
 mod conditions;
 mod deployments;
+mod escalations;
 mod examples;
 mod faults;
 mod fuzz;
