@@ -6,14 +6,6 @@ use segue_domain::dsl::{self, Node, Options};
 use segue_domain::problem::Problems;
 use time::macros::datetime;
 
-/// A target by its name, which is that of its corpus.
-pub type Target = (&'static str, fn(&[u8]));
-
-/// All targets.
-#[allow(dead_code, reason = "cargo-fuzz uses one target in each program")]
-pub const ALL: [Target; 4] =
-    [("documents", documents), ("values", values), ("queries", queries), ("dates", dates)];
-
 /// Any text as documents of every kind. What is printed of an artifact is read again and is the same.
 pub fn documents(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };

@@ -1,6 +1,7 @@
 //! The target `values` of targets.rs, for cargo-fuzz.
 #![no_main]
 
+#[expect(dead_code, reason = "each program has one target")]
 #[path = "../targets.rs"]
 mod targets;
 

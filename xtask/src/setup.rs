@@ -30,7 +30,7 @@ struct Need {
     present: fn() -> bool,
 }
 
-const NEEDS: [Need; 7] = [
+const NEEDS: [Need; 9] = [
     Need {
         package: "g++",
         purpose: "compiles RocksDB",
@@ -72,6 +72,18 @@ const NEEDS: [Need; 7] = [
         purpose: "measures throughput",
         wanted: |options| options.for_bench,
         present: || program("wrk").is_some(),
+    },
+    Need {
+        package: "postgresql-15",
+        purpose: "is measured beside the log",
+        wanted: |options| options.for_bench,
+        present: || Path::new("/usr/lib/postgresql/15/bin/pgbench").is_file(),
+    },
+    Need {
+        package: "etcd-server",
+        purpose: "is measured beside the log",
+        wanted: |options| options.for_bench,
+        present: || program("etcd").is_some(),
     },
 ];
 

@@ -10,6 +10,7 @@ mod documents;
 mod drivers;
 pub mod example_service;
 mod front;
+mod idempotency;
 mod inside;
 mod legacy;
 pub mod logs;

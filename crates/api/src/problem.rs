@@ -104,6 +104,7 @@ pub fn status(kind: ProblemKind) -> StatusCode {
         ProblemKind::RevisionConflict => StatusCode::CONFLICT,
         ProblemKind::PreconditionFailed => StatusCode::PRECONDITION_FAILED,
         ProblemKind::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+        ProblemKind::IdempotencyKeyReused => StatusCode::UNPROCESSABLE_ENTITY,
         ProblemKind::TooManyRequests => StatusCode::TOO_MANY_REQUESTS,
         ProblemKind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         ProblemKind::BadGateway => StatusCode::BAD_GATEWAY,
@@ -140,6 +141,7 @@ impl From<ExecuteError> for Failure {
         match error {
             ExecuteError::Rejected(problems) => problems.into(),
             ExecuteError::Append(error) => error.into(),
+            ExecuteError::Read(error) => error.into(),
         }
     }
 }
@@ -212,6 +214,7 @@ mod tests {
         check(ProblemKind::PreconditionFailed, 412);
         check(ProblemKind::PayloadTooLarge, 413);
         check(ProblemKind::UnsupportedMediaType, 415);
+        check(ProblemKind::IdempotencyKeyReused, 422);
         check(ProblemKind::TooManyRequests, 429);
         check(ProblemKind::Internal, 500);
         check(ProblemKind::BadGateway, 502);

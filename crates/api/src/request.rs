@@ -335,6 +335,9 @@ async fn answer<F: Future<Output = Answer>>(
         } else {
             request.payload = Some(payload);
         }
+        if let Some(answer) = request.repeated()? {
+            return Ok(answer);
+        }
         route(request).await
     };
     let answered = AssertUnwindSafe(tokio::time::timeout(limit, answered)).catch_unwind().await;

@@ -1,6 +1,7 @@
 //! What all requests share: the configuration, and, once the log is replayed, the store, the workers and the drivers.
 
 use crate::config::Config;
+use crate::routes::Frames;
 use segue_domain::store::Store;
 use segue_workers::Workers;
 use segue_workers::containers::ContainerDriver;
@@ -24,6 +25,8 @@ pub struct Service {
     pub streams: Arc<Semaphore>,
     /// One permit for each socket of the WebSocket API.
     pub sockets: Arc<Semaphore>,
+    /// The newest events as streams send them.
+    pub frames: Arc<Frames>,
     /// Becomes true when the service is about to stop; streams end then.
     pub stopping: watch::Sender<bool>,
     running: RwLock<Option<Arc<Running>>>,
@@ -67,6 +70,7 @@ impl Service {
             uuid: Uuid::new_v4(),
             running_since: OffsetDateTime::now_utc(),
             streams,
+            frames: Arc::default(),
             sockets,
             stopping: watch::Sender::new(false),
             running: RwLock::default(),

@@ -191,6 +191,8 @@ catalogue! {
     EventType = "event-type", "Illegal event type";
     EventTimestamp = "event-timestamp", "Illegal timestamp";
     EventQueryTime = "event-query-time", "Both an open and a closed bound are given";
+    UnsupportedAggregator = "unsupported-aggregator", "Unknown aggregator";
+    IdempotencyKeyReused = "idempotency-key-reused", "The key was given to another request";
     UnsupportedProtocol = "unsupported-protocol", "A protocol other than http and tcp";
     EmptyImport = "empty-import", "An import names nothing";
     ImportDefinition = "import-definition", "An import is no name of a template or artifact";

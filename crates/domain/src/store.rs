@@ -5,7 +5,9 @@
 //! others see is only ever durable. Opening starts from the newest snapshot of the state that belongs to the log.
 
 use crate::command::{Command, Context, Rules, decide};
-use crate::event::{Draft, Origin, Page, Position, Provenance, Query, Record};
+use crate::event::{
+    Aggregate, Aggregator, Draft, Origin, Page, Position, Provenance, Query, Record,
+};
 use crate::log::{AppendError, Expect, Log, OpenError, ReadError, Subscription};
 use crate::problem::Problems;
 use crate::state::State;
@@ -19,6 +21,10 @@ pub const STATE_FOLD: &str = "state";
 /// Changes whenever `State::apply` or what a state consists of changes; another release builds its own anyway.
 const STATE_VERSION: u32 = 2;
 
+mod once;
+
+pub use once::{Once, RequestKey};
+
 /// Log and state, in step.
 #[derive(Clone)]
 pub struct Store {
@@ -31,6 +37,8 @@ struct Shared {
     /// The fold of everything that has a position, durable or not.
     head: Mutex<State>,
     states: Arc<States>,
+    /// Requests with a key that are on their way to the disk.
+    once: once::UnderWay,
 }
 
 /// The states that others see, and those that they will see. Knows no log, so that the log may hold it.
@@ -57,6 +65,9 @@ pub enum ExecuteError {
     /// It was refused; nothing was stored. Change the request.
     #[error(transparent)]
     Rejected(#[from] Problems),
+    /// What the log keeps of earlier requests cannot be read; nothing was stored.
+    #[error(transparent)]
+    Read(#[from] ReadError),
     /// It could not be stored; whether it was is not known. The log stopped, see its reason.
     #[error(transparent)]
     Append(#[from] AppendError),
@@ -85,7 +96,8 @@ impl Store {
             let state = source.at(last);
             Some((state.position(), to_bytes(&state)))
         });
-        Ok(Self { shared: Arc::new(Shared { log, rules, head: Mutex::new(state), states }) })
+        let (head, once) = (Mutex::new(state), once::UnderWay::default());
+        Ok(Self { shared: Arc::new(Shared { log, rules, head, states, once }) })
     }
 
     /// Decides `command`, appends its events as one atomic batch and answers once they are durable.
@@ -144,6 +156,15 @@ impl Store {
     /// The records that match `query`; `page` counts from 1.
     pub fn query(&self, query: &Query, page: u64, per_page: u64) -> Result<Page, ReadError> {
         self.shared.log.query(query, page, per_page)
+    }
+
+    /// What `aggregator` makes of the records that match `query`.
+    pub fn aggregate(
+        &self,
+        query: &Query,
+        aggregator: &Aggregator,
+    ) -> Result<Aggregate, ReadError> {
+        self.shared.log.aggregate(query, aggregator)
     }
 
     /// The log itself.

@@ -1,5 +1,6 @@
 //! `cargo xtask bench`: measures and compares with the limits. Nothing here fails a build; a person reads it.
 
+mod events;
 mod idle;
 mod throughput;
 mod weights;
@@ -30,6 +31,8 @@ pub struct Options {
 enum Name {
     /// The log: durable appends per second, against what the disk can do.
     Append,
+    /// Events: posted, found and streamed, against a bare handler, PostgreSQL and etcd.
+    Events,
     /// From a change of weights until a client sees it.
     Weights,
     /// Requests per second through a gateway, against HAProxy configured by hand.
@@ -88,7 +91,11 @@ pub fn run(workspace: &Workspace, options: Options) -> Result<()> {
         ]);
         workspace::run(bench.arg(workspace.target()).arg(APPEND_SECONDS))?;
     }
-    let benches: [(Name, Measuring); 3] = [
+    if wanted(Name::Events) {
+        events::in_process(workspace)?;
+    }
+    let benches: [(Name, Measuring); 4] = [
+        (Name::Events, events::measure),
         (Name::Weights, weights::measure),
         (Name::Throughput, throughput::measure),
         (Name::Idle, idle::measure),

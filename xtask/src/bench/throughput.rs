@@ -82,11 +82,25 @@ fn wait_for_answer(bench: &Bench, url: &str) -> Result<()> {
 }
 
 fn wrk(url: &str) -> Result<f64> {
+    wrk_with(url, CONNECTIONS, ROUND_SECONDS, None)
+}
+
+/// Requests a second that wrk got answered, as its script says.
+pub(super) fn wrk_with(
+    url: &str,
+    connections: u32,
+    seconds: u32,
+    script: Option<&Path>,
+) -> Result<f64> {
     let program =
         setup::program("wrk").context("wrk is not installed; run cargo xtask setup --for-bench")?;
     let mut command = Command::new(program);
-    command.args(["--threads", "1", "--connections", &CONNECTIONS.to_string()]);
-    command.args(["--duration", &format!("{ROUND_SECONDS}s"), url]);
+    command.args(["--threads", "1", "--connections", &connections.to_string()]);
+    command.args(["--duration", &format!("{seconds}s")]);
+    if let Some(script) = script {
+        command.arg("--script").arg(script);
+    }
+    command.arg(url);
     let output = command.output().context("wrk cannot be started")?;
     let words = String::from_utf8_lossy(&output.stdout);
     rate(&words)

@@ -2,13 +2,16 @@
 
 use super::Wish;
 use crate::documents::Documents;
+use crate::idempotency::Reply;
 use crate::negotiation::Format;
 use crate::problem::Failure;
 use crate::request::{Answer, Request, Route};
+use actix_web::http::StatusCode;
 use actix_web::{HttpResponse, web};
 use segue_domain::artifact::{ArtifactKey, Kind};
 use segue_domain::command::{Artifact, Command, Store, Verb};
 use segue_domain::dsl;
+use segue_domain::state::State;
 use std::fmt::Write;
 
 pub(super) fn configure(config: &mut web::ServiceConfig) {
@@ -22,25 +25,22 @@ async fn create(request: Request) -> Answer {
             .hint("say what the blueprint is called: /docker-compose?name=shop")
     })?;
     let documents = Documents::one(&request.body)?;
-    let mut notes = Vec::new();
+    let mut text = String::new();
     let wishes: Vec<Wish> = documents.map(|node| {
         let composed = dsl::read_compose(node, name)?;
-        notes = composed.notes;
+        for note in composed.notes {
+            // Writing to a text cannot fail.
+            let _ = writeln!(text, "# {note}");
+        }
+        let mut blueprint = dsl::write_blueprint(&composed.blueprint);
+        request.finish(&mut blueprint);
+        text.push_str(&Format::Yaml.write(&blueprint));
         let artifact = Artifact::Blueprint(Box::new(composed.blueprint));
         let submission = documents.submission(node, Verb::Create);
         let key = ArtifactKey::new(Kind::Blueprint, name);
         Ok((key, Command::Store(Store { artifact, submission })))
     })?;
-    let state = request.perform(&documents, wishes, false).await?;
-    let key = ArtifactKey::new(Kind::Blueprint, name);
-    let blueprint = request
-        .representation(&state, &key)
-        .ok_or_else(|| Failure::internal(format!("{key} is not there after it was written")))?;
-    let mut text = String::new();
-    for note in notes {
-        // Writing to a text cannot fail.
-        let _ = writeln!(text, "# {note}");
-    }
-    text.push_str(&Format::Yaml.write(&blueprint));
-    Ok(HttpResponse::Created().content_type("text/plain; charset=utf-8").body(text))
+    let reply = |_: &State| Ok(Reply::empty(StatusCode::CREATED));
+    let answer = request.perform(&documents, wishes, false, reply).await?;
+    Ok(HttpResponse::build(answer.status()).content_type("text/plain; charset=utf-8").body(text))
 }

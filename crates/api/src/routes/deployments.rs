@@ -2,10 +2,10 @@
 
 use super::{Writing, later, required};
 use crate::documents::{self, Documents};
-use crate::parameters::entity_tag;
+use crate::idempotency::Reply;
 use crate::problem::Failure;
 use crate::request::{Answer, Request, Route};
-use actix_web::http::{StatusCode, header};
+use actix_web::http::StatusCode;
 use actix_web::{HttpResponse, web};
 use segue_domain::artifact::{ArtifactKey, Kind, Scale, ScaleReference};
 use segue_domain::command::{Command, Verb};
@@ -105,14 +105,12 @@ async fn delete(request: Request) -> Answer {
     let state = request.running()?.store.state();
     let wishes = documents
         .map(|node| Ok((key.clone(), undeploy(&request, &state, &documents, node, &name)?)))?;
-    let mut response = HttpResponse::Accepted();
-    if !wishes.is_empty() {
-        let state = request.perform(&documents, wishes, false).await?;
-        if let Some(revision) = request.revision(&state, &key)? {
-            response.insert_header((header::ETAG, entity_tag(revision)));
-        }
+    if wishes.is_empty() {
+        return Ok(HttpResponse::Accepted().finish());
     }
-    Ok(response.finish())
+    let reply =
+        |state: &State| Ok(Reply::revised(StatusCode::ACCEPTED, request.revision(state, &key)?));
+    request.perform(&documents, wishes, false, reply).await
 }
 
 /// The command that takes what `node` names away from deployment `name`.
@@ -175,9 +173,11 @@ async fn set_scale(request: Request, verb: Verb) -> Answer {
         let submission = documents.submission(node, verb);
         Ok((key.clone(), Command::Scale { deployment, cluster, service, scale, submission }))
     })?;
-    let state = request.perform(&documents, wishes, false).await?;
-    let scale = dsl::write_inline_scale(&service.scale(&state)?);
-    Ok(request.document(StatusCode::ACCEPTED, request.revision(&state, &key)?, &scale))
+    let reply = |state: &State| {
+        let scale = dsl::write_inline_scale(&service.scale(state)?);
+        Ok(Reply::document(StatusCode::ACCEPTED, request.revision(state, &key)?, scale))
+    };
+    request.perform(&documents, wishes, false, reply).await
 }
 
 fn named_scale(state: &State, name: &str) -> Result<Scale, Problems> {

@@ -2,14 +2,16 @@
 
 use super::stream;
 use crate::documents::Documents;
+use crate::idempotency::Reply;
 use crate::parameters::Parameters;
 use crate::problem::Failure;
 use crate::request::{Answer, Request, Route};
 use actix_web::http::StatusCode;
 use actix_web::web;
 use segue_domain::command::{Command, Posted};
-use segue_domain::dsl;
-use segue_domain::event::{Query, Record, TimeRange};
+use segue_domain::dsl::{self, EventQuery, PostedEvent};
+use segue_domain::event::{Aggregate, Position, Query, Record, Tags, TimeRange};
+use segue_domain::store::Executed;
 use serde_json::{Value, json};
 use time::format_description::BorrowedFormatItem;
 use time::macros::format_description;
@@ -42,11 +44,12 @@ pub(super) fn timestamp(instant: OffsetDateTime) -> String {
 }
 
 /// What is asked for: by the body when there is one, else by the parameters.
-pub(super) fn query(body: &str, parameters: &Parameters) -> Result<Query, Failure> {
+pub(super) fn query(body: &str, parameters: &Parameters) -> Result<EventQuery, Failure> {
     if body.is_empty() {
         let tags = parameters.all("tag").chain(parameters.all("tags")).map(str::to_owned).collect();
         let kind = parameters.first("type").map(str::to_owned);
-        return Ok(Query { tags, kind, time: TimeRange::default() });
+        let query = Query { tags, kind, time: TimeRange::default() };
+        return Ok(EventQuery { query, aggregator: None });
     }
     let documents = Documents::one(body)?;
     let queries = documents.map(|node| dsl::read_event_query(node, OffsetDateTime::now_utc()))?;
@@ -55,8 +58,14 @@ pub(super) fn query(body: &str, parameters: &Parameters) -> Result<Query, Failur
 
 async fn list(request: Request) -> Answer {
     let paging = request.paging()?;
-    let query = query(&request.body, &request.parameters)?;
+    let EventQuery { query, aggregator } = query(&request.body, &request.parameters)?;
     let store = request.running()?.store.clone();
+    if let Some(aggregator) = aggregator {
+        let aggregate = web::block(move || store.aggregate(&query, &aggregator)).await;
+        let aggregate = aggregate.map_err(|error| Failure::internal(error.to_string()))??;
+        let document = json!({ "value": number(aggregate) });
+        return Ok(request.document(StatusCode::OK, None, &document));
+    }
     // Records that are not in memory are read from disk.
     let page = web::block(move || store.query(&query, paging.page, paging.per_page)).await;
     let page = page.map_err(|error| Failure::internal(error.to_string()))??;
@@ -64,23 +73,53 @@ async fn list(request: Request) -> Answer {
     Ok(request.page(paging, items, page.total))
 }
 
+/// Whole numbers have no fraction; what no number can say is null.
+fn number(aggregate: Aggregate) -> Value {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    match aggregate {
+        Aggregate::Count(count) => json!(count),
+        #[expect(clippy::cast_possible_truncation, reason = "it was just compared")]
+        Aggregate::Number(Some(number)) if number.fract() == 0.0 && number.abs() <= EXACT => {
+            json!(number as i64)
+        }
+        Aggregate::Number(number) => json!(number),
+    }
+}
+
 async fn create(request: Request) -> Answer {
     let documents = Documents::one(&request.body)?;
-    let posted = documents.map(dsl::read_posted_event)?;
-    let store = &request.running()?.store;
-    let [event] = &posted[..] else { return Err(Failure::internal("one document made no event")) };
-    let command = Command::Post(Posted {
-        tags: event.tags.clone(),
-        kind: event.kind.clone(),
-        value: event.value.clone(),
-        timestamp: event.timestamp,
+    let mut posted = documents.map(dsl::read_posted_event)?;
+    let Some(event) = posted.pop() else {
+        return Err(Failure::internal("one document made no event"));
+    };
+    let PostedEvent { tags, kind, value, timestamp } = event;
+    let command = Command::Post(Posted { tags, kind, value, timestamp });
+    if request.validate_only()? {
+        return validated(&request, command);
+    }
+    let reply = |executed: &Executed| {
+        let record = executed.records.first();
+        let record = record.ok_or_else(|| Failure::internal("a posted event was not appended"))?;
+        Ok(Reply::document(StatusCode::CREATED, None, document(record)))
+    };
+    request.carry_out(&command, Failure::from, reply).await
+}
+
+/// The event as it would be, at no position.
+fn validated(request: &Request, command: Command) -> Answer {
+    let context = request.context();
+    request.running()?.store.validate(&command, &context)?;
+    let Command::Post(Posted { tags, kind, value, timestamp }) = command else {
+        return Err(Failure::internal("what was validated is no event"));
+    };
+    let document = json!({
+        "id": Position::START.to_string(),
+        "tags": Tags::expand(tags).as_slice(),
+        "value": value,
+        "timestamp": self::timestamp(timestamp.unwrap_or(context.now)),
+        "type": kind,
     });
-    let executed = store.execute(&command, &request.context()).await?;
-    let record = executed
-        .records
-        .first()
-        .ok_or_else(|| Failure::internal("a posted event was not appended"))?;
-    Ok(request.document(StatusCode::CREATED, None, &document(record)))
+    Ok(request.document(StatusCode::CREATED, None, &document))
 }
 
 #[cfg(test)]
@@ -94,15 +133,30 @@ mod tests {
         assert_eq!(timestamp(datetime!(2030-01-10 15:33:49 +2)), "2030-01-10T13:33:49.000Z");
     }
 
+    /// Shows: D22
+    #[test]
+    fn whole_numbers_have_no_fraction() {
+        let check = |aggregate: Aggregate, expected: &str| {
+            assert_eq!(number(aggregate).to_string(), expected, "{aggregate:?}");
+        };
+        check(Aggregate::Count(3), "3");
+        check(Aggregate::Number(Some(6.0)), "6");
+        check(Aggregate::Number(Some(-0.5)), "-0.5");
+        check(Aggregate::Number(Some(1e300)), "1e300");
+        check(Aggregate::Number(Some(f64::INFINITY)), "null");
+        check(Aggregate::Number(None), "null");
+    }
+
+    /// Shows: D21
     #[test]
     fn a_body_replaces_the_parameters() {
         let parameters = Parameters::parse("tag=a&tags=b&type=x&per_page=3").unwrap();
-        let by_parameters = query("", &parameters).unwrap();
+        let by_parameters = query("", &parameters).unwrap().query;
         assert_eq!(
             (by_parameters.tags, by_parameters.kind),
             (vec!["a".to_owned(), "b".to_owned()], Some("x".to_owned()))
         );
-        let by_body = query("{tags: [c], timestamp: {lte: now}}", &parameters).unwrap();
+        let by_body = query("{tags: [c], timestamp: {lte: now}}", &parameters).unwrap().query;
         assert_eq!((by_body.tags, by_body.kind), (vec!["c".to_owned()], None));
         assert!(by_body.time.to.is_some_and(|bound| bound.inclusive));
     }

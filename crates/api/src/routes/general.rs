@@ -2,9 +2,10 @@
 
 use super::{Wish, Writing, deployments, required};
 use crate::documents::{self, Documents};
+use crate::idempotency::Reply;
 use crate::request::{Answer, Request, Route};
 use actix_web::http::StatusCode;
-use actix_web::{HttpResponse, web};
+use actix_web::web;
 use segue_domain::artifact::{ArtifactKey, Kind};
 use segue_domain::command::{Command, Verb};
 use segue_domain::dsl::Node;
@@ -46,8 +47,7 @@ async fn delete(request: Request) -> Answer {
         };
         Ok((key, command))
     })?;
-    request.perform(&documents, wishes, false).await?;
-    Ok(HttpResponse::Accepted().finish())
+    request.perform(&documents, wishes, false, |_| Ok(Reply::empty(StatusCode::ACCEPTED))).await
 }
 
 fn wish(

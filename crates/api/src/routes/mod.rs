@@ -5,6 +5,7 @@ mod configuration;
 mod deployments;
 mod description;
 mod events;
+mod frames;
 mod general;
 mod information;
 mod log;
@@ -20,6 +21,7 @@ mod websocket;
 
 use crate::documents::{self, Documents};
 use crate::front;
+use crate::idempotency::Reply;
 use crate::legacy;
 use crate::problem::Failure;
 use crate::request::{Answer, Request, refuse};
@@ -33,7 +35,8 @@ use segue_domain::problem::{Problem, ProblemKind, Problems};
 use segue_domain::state::State;
 use segue_domain::store::ExecuteError;
 use serde_json::Value;
-use std::sync::Arc;
+
+pub use frames::Frames;
 
 /// Everything that the service answers.
 pub fn configure(config: &mut web::ServiceConfig) {
@@ -119,21 +122,23 @@ impl Request {
                 Failure::not_found(format!("gateway '{}' is not published yet", hidden.name));
             return Err(failure.hint("it is once a service behind it runs"));
         }
-        let state = self.perform(documents, wishes, writing.existing).await?;
-        let represent = |key: &ArtifactKey| {
-            self.representation(&state, key).ok_or_else(|| {
-                Failure::internal(format!("{key} is not there after it was written"))
-            })
+        let reply = |state: &State| {
+            let represent = |key: &ArtifactKey| {
+                self.representation(state, key).ok_or_else(|| {
+                    Failure::internal(format!("{key} is not there after it was written"))
+                })
+            };
+            if documents.many {
+                let list: Result<Vec<Value>, Failure> = keys.iter().map(represent).collect();
+                return Ok(Reply::document(writing.status, None, Value::Array(list?)));
+            }
+            let [key] = &keys[..] else {
+                return Err(Failure::internal("one document made several wishes"));
+            };
+            let revision = self.revision(state, key)?;
+            Ok(Reply::document(writing.status, revision, represent(key)?))
         };
-        if documents.many {
-            let list: Result<Vec<Value>, Failure> = keys.iter().map(represent).collect();
-            return Ok(self.document(writing.status, None, &Value::Array(list?)));
-        }
-        let [key] = &keys[..] else {
-            return Err(Failure::internal("one document made several wishes"));
-        };
-        let revision = self.revision(&state, key)?;
-        Ok(self.document(writing.status, revision, &represent(key)?))
+        self.perform(documents, wishes, writing.existing, reply).await
     }
 
     /// The document of a stored artifact, as this client expects it.
@@ -156,14 +161,15 @@ impl Request {
         Ok(if self.validate_only()? { None } else { state.revision(key) })
     }
 
-    /// Carries out wishes under the revision that the request asks for, or only tries them; gives the state that
-    /// they make.
+    /// Carries out wishes under the revision that the request asks for, or only tries them; answers with what `reply`
+    /// makes of the state after them.
     async fn perform(
         &self,
         documents: &Documents,
         wishes: Vec<Wish>,
         existing: bool,
-    ) -> Result<Arc<State>, Failure> {
+        reply: impl Fn(&State) -> Result<Reply, Failure>,
+    ) -> Answer {
         let store = &self.running()?.store;
         let state = store.state();
         let mut conditional = false;
@@ -178,19 +184,19 @@ impl Request {
             });
         }
         let command = documents::together(documents, commands);
-        let context = self.context();
-        let done = if self.validate_only()? {
-            store.validate(&command, &context).map(Arc::new).map_err(ExecuteError::Rejected)
-        } else {
-            store.execute(&command, &context).await.map(|executed| executed.state)
-        };
-        done.map_err(|error| match error {
+        let refused = |error| match error {
             ExecuteError::Rejected(problems) if existing && !conditional => {
                 documents::refused(documents, missing(problems))
             }
             ExecuteError::Rejected(problems) => documents::refused(documents, problems),
-            ExecuteError::Append(error) => error.into(),
-        })
+            ExecuteError::Append(_) | ExecuteError::Read(_) => error.into(),
+        };
+        if self.validate_only()? {
+            let state = store.validate(&command, &self.context());
+            let state = state.map_err(|problems| refused(problems.into()))?;
+            return Ok(self.reply(&reply(&state)?));
+        }
+        self.carry_out(&command, refused, |executed| reply(&executed.state)).await
     }
 }
 

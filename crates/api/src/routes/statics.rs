@@ -2,11 +2,12 @@
 
 use super::{Wish, Writing, later, required};
 use crate::documents::{self, Documents};
+use crate::idempotency::Reply;
 use crate::paging::Paging;
 use crate::problem::Failure;
 use crate::request::{Answer, Request, Route};
 use actix_web::http::StatusCode;
-use actix_web::{HttpResponse, web};
+use actix_web::web;
 use segue_domain::artifact::{ArtifactKey, Kind};
 use segue_domain::command::{Command, Verb};
 use segue_domain::dsl::{self, References};
@@ -93,8 +94,8 @@ async fn delete(request: Request) -> Answer {
     let key = key(&request)?;
     // A body is not looked at.
     let documents = Documents::read("")?;
-    request.perform(&documents, vec![(key.clone(), Command::Delete { key })], false).await?;
-    Ok(HttpResponse::NoContent().finish())
+    let wishes = vec![(key.clone(), Command::Delete { key })];
+    request.perform(&documents, wishes, false, |_| Ok(Reply::empty(StatusCode::NO_CONTENT))).await
 }
 
 async fn delete_all(request: Request) -> Answer {
@@ -104,8 +105,7 @@ async fn delete_all(request: Request) -> Answer {
         let key = documents::key_of(node, kind)?;
         Ok((key.clone(), Command::Delete { key }))
     })?;
-    request.perform(&documents, wishes, false).await?;
-    Ok(HttpResponse::NoContent().finish())
+    request.perform(&documents, wishes, false, |_| Ok(Reply::empty(StatusCode::NO_CONTENT))).await
 }
 
 /// The documents of a request without name in the path, and what they ask for.

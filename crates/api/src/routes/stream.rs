@@ -3,7 +3,7 @@
 //! The client pulls: nothing is queued for it beyond what its connection takes, and a connection that takes nothing
 //! is closed by the operating system after `api.sse.write_timeout`.
 
-use super::events;
+use super::{Frames, events};
 use crate::parameters::Parameters;
 use crate::problem::Failure;
 use crate::request::{Answer, Request};
@@ -11,7 +11,7 @@ use crate::service::Service;
 use actix_web::HttpResponse;
 use actix_web::http::header;
 use actix_web::web::Bytes;
-use futures::{Stream, StreamExt, stream};
+use futures::{FutureExt, Stream, StreamExt, stream};
 use segue_domain::event::{Position, Query, Record, TimeRange};
 use segue_domain::log::Subscription;
 use segue_domain::problem::ProblemKind;
@@ -23,6 +23,8 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 
 const LAST_EVENT_ID: header::HeaderName = header::HeaderName::from_static("last-event-id");
 
+/// How much is sent at once when more is ready.
+const CHUNK_BYTES: usize = 64 << 10;
 /// How long a client that was refused may wait before it tries again, in seconds.
 const RETRY_AFTER_SECONDS: &str = "5";
 
@@ -43,7 +45,8 @@ impl Events {
         parameters: &Parameters,
         from: Option<&str>,
     ) -> Result<Self, Failure> {
-        let query = Query { time: TimeRange::default(), ..events::query(body, parameters)? };
+        let query = events::query(body, parameters)?.query;
+        let query = Query { time: TimeRange::default(), ..query };
         let last = store.log().last();
         let after = match from.or(parameters.first("from")) {
             Some(text) => position(text)?.min(last),
@@ -93,10 +96,11 @@ pub(super) async fn events(request: Request) -> Answer {
     let store = &request.running()?.store;
     let events = Events::open(store, &request.body, &request.parameters, from)?;
     let service = &request.service;
-    let frames = Frames {
+    let frames = Sent {
         events,
         keep_alive: service.config.settings.api.sse.keep_alive.0,
         stopping: service.stopping.subscribe(),
+        frames: Arc::clone(&service.frames),
         _permit: permit(service)?,
     };
     Ok(respond(frames.into_stream()))
@@ -113,38 +117,49 @@ fn position(text: &str) -> Result<Position, Failure> {
 }
 
 /// What is sent to one client.
-struct Frames {
+struct Sent {
     events: Events,
     keep_alive: Duration,
     stopping: watch::Receiver<bool>,
+    /// Made once for all streams.
+    frames: Arc<Frames>,
     /// Gives the place among the streams back when the client is gone.
     _permit: OwnedSemaphorePermit,
 }
 
-impl Frames {
+impl Sent {
     fn into_stream(self) -> impl Stream<Item = io::Result<Bytes>> {
-        stream::unfold(self, |mut frames| async {
-            let frame = frames.next().await?;
-            Some((frame, frames))
+        stream::unfold(self, |mut sent| async {
+            let chunk = sent.next().await?;
+            Some((chunk, sent))
         })
     }
 
-    /// The next matching event, or a comment after a while without one; the end when the service stops.
+    /// The next matching event and those that are ready behind it, or a comment after a while without one; the end
+    /// when the service stops.
     async fn next(&mut self) -> Option<io::Result<Bytes>> {
-        tokio::select! {
-            record = self.events.next() => match record {
-                Some(record) => Some(Ok(frame(&record))),
-                None => Some(Err(io::Error::other("the log cannot be read"))),
-            },
-            () = tokio::time::sleep(self.keep_alive) => Some(Ok(KEEP_ALIVE)),
-            _ = self.stopping.wait_for(|stopping| *stopping) => None,
-        }
+        let first = tokio::select! {
+            record = self.events.next() => record,
+            () = tokio::time::sleep(self.keep_alive) => return Some(Ok(KEEP_ALIVE)),
+            _ = self.stopping.wait_for(|stopping| *stopping) => return None,
+        };
+        Some(match first {
+            Some(record) => Ok(self.with_ready(self.frames.of(&record))),
+            None => Err(io::Error::other("the log cannot be read")),
+        })
     }
-}
 
-fn frame(record: &Record) -> Bytes {
-    let data = events::document(record);
-    Bytes::from(format!("id: {}\nevent: {}\ndata: {data}\n\n", record.position, record.event.kind))
+    /// What need not be waited for goes out in one write.
+    fn with_ready(&mut self, first: Bytes) -> Bytes {
+        let mut chunk = Vec::new();
+        while first.len() + chunk.len() < CHUNK_BYTES
+            && let Some(Some(record)) = self.events.next().now_or_never()
+        {
+            chunk.extend_from_slice(&self.frames.of(&record));
+        }
+        // One event alone is the same bytes for all streams.
+        if chunk.is_empty() { first } else { [&first[..], &chunk].concat().into() }
+    }
 }
 
 #[cfg(test)]

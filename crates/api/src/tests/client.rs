@@ -107,6 +107,31 @@ impl Stream {
         line.trim_end().to_owned()
     }
 
+    /// Ends the connection.
+    pub(super) fn close(self) {
+        drop(self.reader);
+    }
+
+    /// The id of the next event, and whether the event came whole; none when the stream ends before it.
+    pub(super) async fn whole_event(&mut self) -> Option<(String, bool)> {
+        let mut id = None;
+        loop {
+            let mut line = Vec::new();
+            let read = self.reader.read_until(b'\n', &mut line);
+            let read = tokio::time::timeout(LIMIT, read).await.expect("a line in time");
+            let is_whole = line.ends_with(b"\n");
+            if !read.is_ok_and(|read| read > 0) || !is_whole {
+                return id.map(|id| (id, false));
+            }
+            let line = String::from_utf8_lossy(&line);
+            if let Some(own) = line.trim_end().strip_prefix("id: ") {
+                id = Some(own.to_owned());
+            } else if line.starts_with("data: ") {
+                return id.map(|id| (id, true));
+            }
+        }
+    }
+
     /// The next line that begins with `start`, without it; none when the stream ends before.
     pub(super) async fn field(&mut self, start: &str) -> Option<String> {
         loop {

@@ -1,9 +1,9 @@
 //! Events over HTTP: posting, querying, streaming.
 
 use super::Running;
-use crate::config::Setting;
 use serde_json::json;
 
+/// Shows: D18, I2.3-tags, I2.3-combined, I2.3-type, I2.3-complete, I4.5-create, I4.5-list, I4.5-minimum, I6.2-event
 #[tokio::test]
 async fn events_are_posted_and_queried() {
     let segue = Running::start().await;
@@ -45,6 +45,7 @@ async fn events_are_posted_and_queried() {
     segue.stop().await;
 }
 
+/// Shows: D1, I6.4-tags, I6.4-value, I6.4-search
 #[tokio::test]
 async fn the_archive_holds_what_was_sent() {
     let segue = Running::start().await;
@@ -58,49 +59,178 @@ async fn the_archive_holds_what_was_sent() {
     segue.stop().await;
 }
 
+/// Shows: D17, D21, I2.3-timestamp
 #[tokio::test]
-async fn a_stream_goes_on_where_it_was_left() {
+async fn the_newest_come_first_whatever_the_order_of_posting() {
     let segue = Running::start().await;
-    let mut live = segue
-        .client
-        .open("GET", "/api/v1/events/stream?tag=a", &[("Accept-Encoding", "gzip")], "")
-        .await;
-    assert_eq!(live.headers["content-type"], "text/event-stream");
-    assert!(!live.headers.contains_key("content-encoding"), "{:?}", live.headers);
-    let first = segue.post("/api/v1/events", "{tags: [a], value: 1, type: mine}").await.json();
-    segue.post("/api/v1/events", "{tags: [b]}").await;
-    let second = segue.post("/api/v1/events", "{tags: [a], value: 2}").await.json();
-    assert_eq!(live.field("id: ").await.as_deref(), first["id"].as_str());
-    assert_eq!(live.field("event: ").await.as_deref(), Some("mine"));
-    assert_eq!(live.field("data: ").await, Some(first.to_string()));
-    assert_eq!(live.field("data: ").await, Some(second.to_string()));
-
-    let last_seen = first["id"].as_str().unwrap();
-    let path = "/api/v1/events/stream?tag=a&from=0";
-    let mut resumed = segue.client.open("GET", path, &[("Last-Event-ID", last_seen)], "").await;
-    assert_eq!(resumed.field("data: ").await, Some(second.to_string()));
-    let mut replayed = segue.client.open("GET", path, &[], "").await;
-    assert_eq!(replayed.field("data: ").await, Some(first.to_string()));
-    let refused = segue.get("/api/v1/events/stream?from=x").await;
-    assert_eq!(refused.problem(), (400, "invalid-parameter".to_owned()));
-
-    // A service that stops ends its streams.
+    let posted = [
+        (1, "2030-01-10T15:33:49.766Z"),
+        (2, "2020-01-01T00:00:00Z"),
+        (3, "2030-01-10T17:33:49.766+02:00"),
+        (4, "2025-06-01T12:00:00.5Z"),
+    ];
+    for (value, timestamp) in posted {
+        let event = format!("{{tags: [order], value: {value}, timestamp: '{timestamp}'}}");
+        assert_eq!(segue.post("/api/v1/events", &event).await.status, 201);
+    }
+    segue.post("/api/v1/events", "{tags: order, value: 5}").await;
+    let check = async |body: &str, path: &str, total: &str, expected: serde_json::Value| {
+        let path = format!("/api/v1/events?tag=order{path}");
+        let found = segue.client.send("GET", &path, &[], body).await;
+        let values: Vec<_> =
+            found.json().as_array().unwrap().iter().map(|e| e["value"].clone()).collect();
+        assert_eq!(
+            (json!(values), &found.headers["x-total-count"][..]),
+            (expected, total),
+            "{body} {path}"
+        );
+    };
+    check("", "", "5", json!([3, 1, 5, 4, 2])).await;
+    check("", "&per_page=2&page=2", "5", json!([5, 4])).await;
+    check("", "&per_page=2&page=9", "5", json!([])).await;
+    check("{tags: order, timestamp: {gt: now}}", "", "2", json!([3, 1])).await;
+    check("{tags: order, timestamp: {lt: now+1d, gte: now-1d/d}}", "", "1", json!([5])).await;
+    check("{timestamp: {lte: '2030-01-10T15:33:49.766Z', gte: '2025-06-01T12:00:00.5Z||'}, tags: [order]}", "", "4", json!([3, 1, 5, 4])).await;
+    check("{tags: order, timestamp: {gt: '2019-12-31T00:00:00Z||+1M/M', lt: '2025-06-01T12:00:00.5Z'}}", "", "0", json!([])).await;
+    check("{tags: order, timestamp: {gte: '2019-12-31T00:00:00Z||+1d', lt: '2025-06-01T12:00:00.5Z'}}", "", "1", json!([2])).await;
+    // The same after the log was read anew.
+    let directory = segue.stop().await;
+    let segue = Running::start_with(directory, vec![]).await;
+    let values = segue.get("/api/v1/events?tags=order&timestamp=1&unknown=x").await.json();
+    assert_eq!(values[0]["timestamp"], "2030-01-10T15:33:49.766Z");
+    assert_eq!(values[4]["value"], 2);
     segue.stop().await;
-    assert_eq!(live.field("data: ").await, None);
+}
+
+/// Shows: D22, I6.5-aggregation
+#[tokio::test]
+async fn numbers_are_aggregated() {
+    let segue = Running::start().await;
+    for (value, kind) in [
+        ("4", "metrics"),
+        ("'2.5'", "metrics"),
+        ("none", "metrics"),
+        ("{x: 7, y: '3'}", "mine"),
+        ("{x: a}", "mine"),
+    ] {
+        let event =
+            format!("{{tags: ['gateways:front', 'metrics:rate'], value: {value}, type: {kind}}}");
+        assert_eq!(segue.post("/api/v1/events", &event).await.status, 201);
+    }
+    let check = async |aggregator: &str, expected: serde_json::Value| {
+        let body = format!(
+            "{{tags: ['gateways:front', 'metrics:rate'], timestamp: {{gte: now-5m}}, aggregator: {aggregator}}}"
+        );
+        let answer = segue.client.send("GET", "/api/v1/events", &[], &body).await;
+        assert_eq!(
+            (answer.status, answer.json()),
+            (200, json!({"value": expected})),
+            "{aggregator}"
+        );
+        assert!(
+            !answer.headers.contains_key("link") && !answer.headers.contains_key("x-total-count")
+        );
+    };
+    check("{type: count}", json!(5)).await;
+    check("{type: average}", json!(3.25)).await;
+    check("{type: SUM, field: metrics}", json!(6.5)).await;
+    check("{type: max, field: x}", json!(7)).await;
+    check("{type: min, field: y}", json!(3)).await;
+    check("{type: average, field: mine}", json!(null)).await;
+    check("{type: sum, field: nosuch}", json!(0)).await;
+    let none = "{tags: [nosuch], aggregator: {type: average}}";
+    assert_eq!(
+        segue.client.send("GET", "/api/v1/events", &[], none).await.json(),
+        json!({"value": null})
+    );
+    let none = "{tags: [nosuch], aggregator: {type: count}}";
+    assert_eq!(
+        segue.client.send("GET", "/api/v1/events", &[], none).await.json(),
+        json!({"value": 0})
+    );
+    let refused =
+        segue.client.send("GET", "/api/v1/events", &[], "{aggregator: {type: median}}").await;
+    assert_eq!(refused.problem(), (400, "unsupported-aggregator".to_owned()));
+    segue.stop().await;
+}
+
+/// Shows: D20, I6.1-third-parties
+#[tokio::test]
+async fn forged_events_move_no_artifact() {
+    let segue = Running::start().await;
+    segue.post("/api/v1/breeds", "{name: 'web:1', deployable: a}").await;
+    segue.post("/api/v1/scales", "{name: small, cpu: 1, memory: 64MB, instances: 1}").await;
+    let blueprint =
+        "{name: shop, clusters: {web: {services: [{breed: {ref: 'web:1'}, scale: {ref: small}}]}}}";
+    let mut deployed = segue
+        .client
+        .open("GET", "/api/v1/events/stream?tag=synchronisation:deployed&from=0", &[], "")
+        .await;
+    assert_eq!(segue.put("/api/v1/deployments/shop", blueprint).await.status, 202);
+    deployed.field("data: ").await.expect("the deployment runs");
+    let everything = async |segue: &Running| {
+        let mut all = Vec::new();
+        for collection in ["breeds", "scales", "blueprints", "gateways", "deployments"] {
+            all.push(segue.get(&format!("/api/v1/{collection}")).await.body);
+        }
+        all.push(segue.get("/api/v1/breeds/web:1").await.headers["etag"].clone());
+        all
+    };
+    let before = everything(&segue).await;
+    let forged = [
+        "{type: archive, tags: ['breeds:web:1', 'archiving:delete', 'archive:delete'], value: {name: 'web:1'}}",
+        "{type: archive, tags: ['breeds:web:2', 'archiving:create', 'archive:create'], value: 'name: web:2\ndeployable: b'}",
+        "{type: archive, tags: ['deployments:shop', 'archiving:delete', 'archive:delete'], value: {fact: {deployment: {name: shop, fact: deleted}}}}",
+        "{type: synchronisation, tags: ['deployments:shop', 'clusters:web', 'services:web:1', 'synchronisation:undeployed', 'synchronization:undeployed']}",
+        "{type: deployment, tags: ['deployments:shop', 'clusters:web', 'services:web:1'], value: {instances: []}}",
+        "{type: gateway, tags: ['gateways:shop/web/http', undeployed], value: {deployed: false}}",
+        "{type: event, tags: [failed, info, 'deployments:shop', 'container_driver:ERROR'], value: {notification: x}}",
+    ];
+    for event in forged {
+        let posted = segue.post("/api/v1/events", event).await;
+        assert_eq!(posted.status, 201, "{event}: {posted:?}");
+    }
+    // Whatever their type, they are kept, found and streamed.
+    assert_eq!(
+        segue.get("/api/v1/events?tag=breeds:web:2&type=archive").await.headers["x-total-count"],
+        "1"
+    );
+    assert_eq!(
+        segue.get("/api/v1/events?tag=synchronisation:undeployed").await.headers["x-total-count"],
+        "1"
+    );
+    segue.get("/api/v1/sync").await;
+    assert_eq!(everything(&segue).await, before);
+    assert_eq!(segue.get("/api/v1/breeds/web:2").await.status, 404);
+    let directory = segue.stop().await;
+    let segue = Running::start_with(directory, vec![]).await;
+    assert_eq!(everything(&segue).await, before, "also when the log is folded anew");
+    segue.stop().await;
+}
+
+/// Shows: D20
+#[tokio::test]
+async fn anyone_may_post_escalations() {
+    let segue = Running::start().await;
+    let event = "{tags: ['deployments:shop', 'clusters:web', 'sla:response', escalate], type: escalation, value: escalate}";
+    let posted = segue.post("/api/v1/events", event).await;
+    assert_eq!((posted.status, posted.json()["type"].clone()), (201, json!("escalation")));
+    let found = segue.get("/api/v1/events?tag=deployments:shop&tag=sla&type=escalation").await;
+    assert_eq!(found.json(), json!([posted.json()]));
+    segue.stop().await;
 }
 
 #[tokio::test]
-async fn silent_streams_are_kept_alive_and_their_number_is_limited() {
-    let settings = vec![
-        Setting::flag("api.sse.keep_alive", json!("50 ms")),
-        Setting::flag("api.sse.streams_max", json!(1)),
-    ];
-    let segue = Running::start_with(tempfile::tempdir().unwrap(), settings).await;
-    let path = "/api/v1/events/stream?tag=nosuch";
-    let mut silent = segue.client.open("GET", path, &[], "").await;
-    assert_eq!(silent.field(":").await.as_deref(), Some(""));
-    let refused = segue.get(path).await;
-    assert_eq!(refused.problem(), (429, "too-many-requests".to_owned()));
-    assert!(refused.headers.contains_key("retry-after"));
+async fn validating_an_event_stores_nothing() {
+    let segue = Running::start().await;
+    let validated =
+        segue.post("/api/v1/events?validate_only=true", "{tags: 'a:b', value: 1}").await;
+    let event = validated.json();
+    assert_eq!(
+        (validated.status, &event["tags"], &event["type"]),
+        (201, &json!(["a:b", "a"]), &json!("event"))
+    );
+    assert_eq!(segue.post("/api/v1/events?validate_only=true", "{tags: []}").await.status, 400);
+    assert_eq!(segue.get("/api/v1/events?tag=a").await.json(), json!([]));
     segue.stop().await;
 }

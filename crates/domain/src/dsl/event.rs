@@ -1,18 +1,17 @@
 //! The readers of posted events and of event queries (wire, sections 10.1 and 10.2).
 
 use super::{
-    Options, cluster, fields,
+    Options, cluster,
+    event_time::{instant, query_time},
+    fields,
     reader::{Element, Fields, Reading},
     tree::Node,
 };
 use crate::{
-    event::{Bound, Query, TimeRange, is_event_type},
+    event::{Aggregator, Bound, Function, Query, TimeRange, is_event_type},
     problem::{Problem, ProblemKind, Result},
 };
-use time::{
-    Date, Duration, Month, OffsetDateTime, Time,
-    format_description::well_known::{Iso8601, Rfc3339},
-};
+use time::OffsetDateTime;
 
 /// An event as a client posts it.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,6 +26,15 @@ pub struct PostedEvent {
     pub kind: String,
 }
 
+/// A query as a client sends it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EventQuery {
+    /// Which events.
+    pub query: Query,
+    /// What is to be made of them instead of a list.
+    pub aggregator: Option<Aggregator>,
+}
+
 /// Reads an event that a client posts.
 pub fn read_posted_event(node: &Node) -> Result<PostedEvent> {
     let options = Options::default();
@@ -37,7 +45,7 @@ pub fn read_posted_event(node: &Node) -> Result<PostedEvent> {
 }
 
 /// Reads the body of an event query; `now` is what times are relative to.
-pub fn read_event_query(node: &Node, now: OffsetDateTime) -> Result<Query> {
+pub fn read_event_query(node: &Node, now: OffsetDateTime) -> Result<EventQuery> {
     let options = Options::default();
     let mut reading = Reading::new(&options);
     let query = Fields::open(&Element::root(node), &mut reading)
@@ -106,7 +114,7 @@ fn tags(element: &Element<'_>, reading: &mut Reading) -> Option<Vec<String>> {
     Some(tags)
 }
 
-fn query(mut fields: Fields<'_>, now: OffsetDateTime, reading: &mut Reading) -> Option<Query> {
+fn query(mut fields: Fields<'_>, now: OffsetDateTime, reading: &mut Reading) -> Option<EventQuery> {
     let tags = match fields.take("tags", reading) {
         Some(element) => tags(&element, reading),
         None => Some(Vec::new()),
@@ -118,9 +126,37 @@ fn query(mut fields: Fields<'_>, now: OffsetDateTime, reading: &mut Reading) -> 
         }
         None => Some(TimeRange::default()),
     };
-    fields.not_supported("aggregator", reading);
+    let aggregator = fields.take("aggregator", reading).map(|element| {
+        let fields = cluster::inner_map(&element, reading)?;
+        aggregator(fields, reading)
+    });
     fields.close(reading);
-    Some(Query { tags: tags?, kind, time: time? })
+    Some(EventQuery {
+        query: Query { tags: tags?, kind, time: time? },
+        aggregator: aggregator.flatten(),
+    })
+}
+
+fn aggregator(mut fields: Fields<'_>, reading: &mut Reading) -> Option<Aggregator> {
+    let function = fields.require("type", reading).and_then(|element| {
+        let name = fields::text(&element, reading)?;
+        let known = |function: &Function| function.name().eq_ignore_ascii_case(&name);
+        let function = Function::ALL.into_iter().find(known);
+        if function.is_none() {
+            let detail = format!("'{name}' is no aggregator");
+            let problem = element.problem(ProblemKind::UnsupportedAggregator, detail);
+            reading.refuse(
+                problem.hint(format!("one of {}", Function::ALL.map(Function::name).join(", "))),
+            );
+        }
+        function
+    });
+    let field = match fields.take("field", reading) {
+        Some(element) => fields::text(&element, reading),
+        None => Some("value".to_owned()),
+    };
+    fields.close(reading);
+    Some(Aggregator { function: function?, field: field? })
 }
 
 fn time_range(mut fields: Fields<'_>, now: OffsetDateTime, reading: &mut Reading) -> TimeRange {
@@ -155,142 +191,4 @@ fn bound(
         reading.refuse(problem.hint("write ISO 8601 with an offset, now, or now-10m"));
     }
     Some(Bound { at: at?, inclusive })
-}
-
-/// Reads an ISO 8601 timestamp with an offset.
-fn instant(text: &str) -> Option<OffsetDateTime> {
-    OffsetDateTime::parse(text, &Rfc3339)
-        .or_else(|_| OffsetDateTime::parse(text, &Iso8601::PARSING))
-        .ok()
-}
-
-/// Reads a timestamp, or `now` or `<timestamp>||` with date arithmetic.
-fn query_time(text: &str, now: OffsetDateTime) -> Option<OffsetDateTime> {
-    if let Some(arithmetic) = text.strip_prefix("now") {
-        return calculate(now, arithmetic);
-    }
-    match text.split_once("||") {
-        Some((base, arithmetic)) => calculate(instant(base)?, arithmetic),
-        None => instant(text),
-    }
-}
-
-/// Applies `+1h`, `-10m` and their like, and a unit to round down to at the end.
-fn calculate(base: OffsetDateTime, arithmetic: &str) -> Option<OffsetDateTime> {
-    let (steps, rounding) = match arithmetic.split_once('/') {
-        Some((steps, unit)) => (steps, Some(unit)),
-        None => (arithmetic, None),
-    };
-    let mut at = base;
-    let mut rest = steps;
-    while let Some(sign) = rest.chars().next() {
-        let digits = &rest[sign.len_utf8()..];
-        let unit_begin = digits.find(|c: char| !c.is_ascii_digit())?;
-        let count: i64 = digits[..unit_begin].parse().ok()?;
-        let count = match sign {
-            '+' => count,
-            '-' => -count,
-            _ => return None,
-        };
-        let unit = digits[unit_begin..].chars().next()?;
-        at = step(at, count, unit)?;
-        rest = &digits[unit_begin + unit.len_utf8()..];
-    }
-    match rounding {
-        Some(unit) => round_down(at, unit),
-        None => Some(at),
-    }
-}
-
-fn step(at: OffsetDateTime, count: i64, unit: char) -> Option<OffsetDateTime> {
-    let seconds = match unit {
-        'y' => return add_months(at, count.checked_mul(12)?),
-        'M' => return add_months(at, count),
-        'w' => 7 * 86_400,
-        'd' => 86_400,
-        'h' | 'H' => 3_600,
-        'm' => 60,
-        's' => 1,
-        _ => return None,
-    };
-    at.checked_add(Duration::seconds(count.checked_mul(seconds)?))
-}
-
-/// Months are counted in the calendar; the last day of a shorter month stands for the days it lacks.
-fn add_months(at: OffsetDateTime, months: i64) -> Option<OffsetDateTime> {
-    let index =
-        i64::from(at.year()).checked_mul(12)?.checked_add(i64::from(u8::from(at.month())) - 1)?;
-    let index = index.checked_add(months)?;
-    let year = i32::try_from(index.div_euclid(12)).ok()?;
-    let month = Month::try_from(u8::try_from(index.rem_euclid(12) + 1).ok()?).ok()?;
-    let date = (28..=at.day())
-        .rev()
-        .chain(std::iter::once(at.day()))
-        .find_map(|day| Date::from_calendar_date(year, month, day).ok())?;
-    Some(at.replace_date(date))
-}
-
-fn round_down(at: OffsetDateTime, unit: &str) -> Option<OffsetDateTime> {
-    let (hour, minute, second) = at.to_hms();
-    let midnight = at.replace_time(Time::MIDNIGHT);
-    let time =
-        |hour, minute, second| Some(at.replace_time(Time::from_hms(hour, minute, second).ok()?));
-    match unit {
-        "s" => time(hour, minute, second),
-        "m" => time(hour, minute, 0),
-        "h" | "H" => time(hour, 0, 0),
-        "d" => Some(midnight),
-        "w" => {
-            midnight.checked_sub(Duration::days(i64::from(at.weekday().number_days_from_monday())))
-        }
-        "M" => midnight.replace_day(1).ok(),
-        "y" => midnight.replace_ordinal(1).ok(),
-        _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use time::macros::datetime;
-
-    #[test]
-    fn query_times() {
-        let now = datetime!(2030-03-31 15:33:49.766 UTC);
-        let check = |text: &str, expected: OffsetDateTime| {
-            assert_eq!(query_time(text, now), Some(expected), "{text}");
-        };
-        check("now", now);
-        check("now-10m", datetime!(2030-03-31 15:23:49.766 UTC));
-        check("now+1h-1s", datetime!(2030-03-31 16:33:48.766 UTC));
-        check("now-1d/d", datetime!(2030-03-30 0:00 UTC));
-        check("now/w", datetime!(2030-03-25 0:00 UTC));
-        check("now/M", datetime!(2030-03-01 0:00 UTC));
-        check("now/y", datetime!(2030-01-01 0:00 UTC));
-        check("now/h", datetime!(2030-03-31 15:00 UTC));
-        check("now-1M", datetime!(2030-02-28 15:33:49.766 UTC));
-        check("now-2y", datetime!(2028-03-31 15:33:49.766 UTC));
-        check("now+1w", datetime!(2030-04-07 15:33:49.766 UTC));
-        check("2030-01-10T15:33:49Z", datetime!(2030-01-10 15:33:49 UTC));
-        check("2030-01-10T15:33:49.5+02:00", datetime!(2030-01-10 13:33:49.5 UTC));
-        check("2030-01-10T15:33:49Z||+1d", datetime!(2030-01-11 15:33:49 UTC));
-        for text in [
-            "",
-            "tomorrow",
-            "now-",
-            "now-10",
-            "now10m",
-            "now-1x",
-            "now/x",
-            "2030-01-10",
-            "now-99999999999999999999y",
-            "now-9223372036854775807y",
-            "now+9223372036854775807s",
-            "now+9999999y",
-            "now-1d/d/d",
-            "nowü",
-        ] {
-            assert_eq!(query_time(text, now), None, "{text}");
-        }
-    }
 }

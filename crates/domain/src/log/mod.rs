@@ -82,6 +82,17 @@ pub enum Expect {
     Revisions(Vec<(ArtifactKey, Option<Position>)>),
 }
 
+/// What the log keeps of a request that may be repeated: beside the records, and for as long as it lives.
+///
+/// A receipt is no record: it has no position, is not folded and changes nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Receipt {
+    /// What the request is found by: a hash of its key.
+    pub key: [u8; 32],
+    /// Whatever whoever appends needs to answer again.
+    pub content: Vec<u8>,
+}
+
 /// An append that has its positions and is on its way to the disk. It gets there whether or not anybody waits.
 #[derive(Debug)]
 #[must_use = "the records are not durable before this resolves"]
@@ -105,13 +116,29 @@ impl Log {
     /// when `expect` holds; they are durable when the answer resolves. Times are kept in UTC.
     ///
     /// This does not wait for the disk: when too much waits already, it refuses with [`AppendError::Full`].
-    pub fn append(&self, mut drafts: Vec<Draft>, expect: &Expect) -> Result<Pending, AppendError> {
+    pub fn append(&self, drafts: Vec<Draft>, expect: &Expect) -> Result<Pending, AppendError> {
+        self.append_with(drafts, expect, None)
+    }
+
+    /// The same, with a receipt that is durable together with the records, or alone when there are none. It replaces
+    /// an earlier one of its key.
+    pub fn append_with(
+        &self,
+        mut drafts: Vec<Draft>,
+        expect: &Expect,
+        receipt: Option<Receipt>,
+    ) -> Result<Pending, AppendError> {
         for draft in &mut drafts {
             draft.time = draft.time.to_offset(UtcOffset::UTC);
             draft.event.timestamp = draft.event.timestamp.to_offset(UtcOffset::UTC);
         }
-        let (records, outcome) = self.shared().sequencer.append(drafts, expect)?;
+        let (records, outcome) = self.shared().sequencer.append(drafts, expect, receipt)?;
         Ok(Pending { records, outcome })
+    }
+
+    /// The content of the durable receipt under `key`.
+    pub fn receipt(&self, key: &[u8; 32]) -> Result<Option<Vec<u8>>, ReadError> {
+        self.shared().storage.receipt(key)
     }
 
     /// The position of the last durable record.

@@ -6,9 +6,9 @@
 //! waits and later says how that went. Whatever the sequencer, durable records reach index, snapshots and subscribers
 //! through `writer::publish` alone. `docs/decisions/0008` says how a replicated one fits.
 
-use super::Expect;
 use super::error::AppendError;
 use super::format::Encoded;
+use super::{Expect, Receipt};
 use crate::artifact::ArtifactKey;
 use crate::event::{DeploymentFact, Draft, Fact, GatewayFact, Position, Record, StaticFact};
 use std::collections::{HashMap, VecDeque};
@@ -32,11 +32,13 @@ pub(super) type Outcome = Result<(), String>;
 /// Gives events their positions and makes them durable, in that order.
 pub(super) trait Sequencer: Send + Sync {
     /// Gives `drafts` the next positions when `expect` holds, all of them or none. The outcome says when they are durable,
-    /// and everything before them is; until then nobody else sees them. Refuses instead of waiting.
+    /// and everything before them is; until then nobody else sees them. A receipt is durable with them, or alone. Refuses
+    /// instead of waiting.
     fn append(
         &self,
         drafts: Vec<Draft>,
         expect: &Expect,
+        receipt: Option<Receipt>,
     ) -> Result<(Vec<Arc<Record>>, oneshot::Receiver<Outcome>), AppendError>;
 
     /// The position that the next record gets.
@@ -62,6 +64,7 @@ pub(super) struct Local {
 pub(super) struct Entry {
     pub records: Vec<Arc<Record>>,
     pub encoded: Vec<Encoded>,
+    pub receipt: Option<Receipt>,
     pub done: oneshot::Sender<Outcome>,
     bytes: usize,
 }
@@ -132,9 +135,11 @@ impl Sequencer for Local {
         &self,
         drafts: Vec<Draft>,
         expect: &Expect,
+        receipt: Option<Receipt>,
     ) -> Result<(Vec<Arc<Record>>, oneshot::Receiver<Outcome>), AppendError> {
         let encoded = encode(&drafts)?;
-        let bytes = encoded.iter().map(Encoded::len).sum();
+        let bytes = encoded.iter().map(Encoded::len).sum::<usize>()
+            + receipt.as_ref().map_or(0, |receipt| receipt.content.len());
         if encoded.len() > APPEND_RECORDS_MAX || bytes > APPEND_BYTES_MAX {
             let (records_max, bytes_max) = (APPEND_RECORDS_MAX, APPEND_BYTES_MAX);
             return Err(AppendError::TooLarge {
@@ -155,13 +160,19 @@ impl Sequencer for Local {
                 None => state.revisions.remove(&artifact),
             };
         }
-        if records.is_empty() {
+        if records.is_empty() && receipt.is_none() {
             // Nothing to wait for; the receiver may be gone, which is no matter.
             _ = done.send(Ok(()));
         } else {
             state.queued_records += records.len();
             state.queued_bytes += bytes;
-            state.queue.push_back(Entry { records: records.clone(), encoded, done, bytes });
+            state.queue.push_back(Entry {
+                records: records.clone(),
+                encoded,
+                receipt,
+                done,
+                bytes,
+            });
             self.work.notify_one();
         }
         Ok((records, outcome))

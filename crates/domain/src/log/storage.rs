@@ -10,8 +10,10 @@
 //! | | | `generation` | how often retention dropped records, 8 bytes, big-endian; none is 0 |
 //! | | | `retention` | up to which position records of which types were dropped, postcard |
 //! | | | `migration` | while one is under way: the format it comes from, 4 bytes, and the last position done, 8 bytes |
+//! | `k` | receipts of requests that may be repeated | SHA-256 of the request's key | see [`super::Receipt`] |
 //! | `v` | revisions: the position of the last record that moved it | letter of the kind, name | position, 8 bytes, big-endian |
 
+use super::Receipt;
 use super::chain::{ChainHash, Place, follows};
 use super::error::{OpenError, ReadError};
 use super::format::{Stored, record_key, record_position, revision_artifact, revision_key};
@@ -37,6 +39,7 @@ pub(super) const STORE_FORMAT: u32 = 2;
 const RECORDS: &str = "r";
 const META: &str = "m";
 const REVISIONS: &str = "v";
+const RECEIPTS: &str = "k";
 const FORMAT_KEY: &[u8] = b"format";
 const MIGRATION_KEY: &[u8] = b"migration";
 const GENERATION_KEY: &[u8] = b"generation";
@@ -47,6 +50,8 @@ const RECORDS_BUFFER_BYTES: usize = 16 << 20;
 const SMALL_BUFFER_BYTES: usize = 2 << 20;
 /// The write-ahead log is cut when it is this large: it bounds what is replayed when opening.
 const WAL_BYTES_MAX: u64 = 64 << 20;
+/// Memory for each receipt on disk, so that a key that has none is not looked for there.
+const RECEIPTS_FILTER_BITS: f64 = 10.0;
 const BLOCK_CACHE_BYTES: usize = 8 << 20;
 const OPEN_FILES_MAX: i32 = 256;
 const INFO_LOG_BYTES: usize = 1 << 20;
@@ -122,7 +127,7 @@ impl Storage {
         let database = DB::open_cf_for_read_only(
             &database_options(),
             directory,
-            [RECORDS, META, REVISIONS],
+            [RECORDS, META, REVISIONS, RECEIPTS],
             false,
         )
         .map_err(|error| refusal(directory, &error))?;
@@ -194,6 +199,18 @@ impl Storage {
             Some(position) => batch.0.put_cf(family, key, record_key(position)),
             None => batch.0.delete_cf(family, key),
         }
+    }
+
+    /// Adds a receipt to `batch`.
+    pub fn put_receipt(&self, batch: &mut Batch, receipt: &Receipt) {
+        batch.0.put_cf(self.family(RECEIPTS), receipt.key, &receipt.content);
+    }
+
+    /// The content of the receipt under `key`.
+    pub fn receipt(&self, key: &[u8; 32]) -> Result<Option<Vec<u8>>, ReadError> {
+        let content = self.database.get_cf(self.family(RECEIPTS), key);
+        // No position is to blame; the start of the log stands for the store.
+        content.map_err(|error| unreadable(Position::START, &error))
     }
 
     /// Adds the format of the store to `batch`.
@@ -475,11 +492,15 @@ fn column_families(directory: &Path) -> Result<Vec<String>, OpenError> {
 /// none and the format of the store can only be read from an open one.
 fn descriptors(existing: &[String]) -> Vec<ColumnFamilyDescriptor> {
     let cache = Cache::new_lru_cache(BLOCK_CACHE_BYTES);
-    let ours = [RECORDS, META, REVISIONS];
+    let ours = [RECORDS, META, REVISIONS, RECEIPTS];
     let foreign = existing.iter().map(String::as_str).filter(|name| !ours.contains(name));
     let options = |name: &str| {
         let mut blocks = BlockBasedOptions::default();
         blocks.set_block_cache(&cache);
+        if name == RECEIPTS {
+            // Most keys that are asked for are new.
+            blocks.set_bloom_filter(RECEIPTS_FILTER_BITS, false);
+        }
         // Indices of files count as cache too, so that memory does not grow with the log.
         blocks.set_cache_index_and_filter_blocks(true);
         let mut options = Options::default();

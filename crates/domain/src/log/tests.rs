@@ -3,6 +3,7 @@
 mod backups;
 mod damage;
 pub(super) mod golden;
+mod queries;
 mod retention;
 mod snapshots;
 
@@ -244,7 +245,7 @@ fn a_full_queue_refuses_and_goes_on_when_there_is_room() {
     let sequencer = sequencer::Local::new(Position::START, std::collections::HashMap::new());
     let mut accepted = 0;
     let refused = loop {
-        match sequencer.append(vec![draft(1); 10_000], &Expect::Any) {
+        match sequencer.append(vec![draft(1); 10_000], &Expect::Any, None) {
             Ok((records, _)) => accepted += records.len(),
             Err(error) => break error,
         }
@@ -259,7 +260,7 @@ fn a_full_queue_refuses_and_goes_on_when_there_is_room() {
         1,
         "a commit has a limit, and an append is not split"
     );
-    let (records, _) = sequencer.append(vec![draft(1)], &Expect::Any).unwrap();
+    let (records, _) = sequencer.append(vec![draft(1)], &Expect::Any, None).unwrap();
     assert_eq!(
         records[0].position,
         Position(accepted as u64 + 1),

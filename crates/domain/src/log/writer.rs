@@ -61,6 +61,9 @@ fn commit(
             let bytes = record_key(record.position).len() + value.len();
             written.push((record, bytes));
         }
+        if let Some(receipt) = &entry.receipt {
+            shared.storage.put_receipt(&mut batch, receipt);
+        }
         waiting.push(entry.done);
     }
     let first = written.first().map_or(Position::START, |(record, _)| record.position);

@@ -127,6 +127,7 @@ fn a_new_deployment() {
     assert_eq!(published, ["shop/9080"], "internal gateways wait for their first service");
 }
 
+/// Shows: D35
 #[test]
 fn the_first_ready_service_publishes_the_gateways_of_its_cluster() {
     let world = shop();
@@ -137,6 +138,7 @@ fn the_first_ready_service_publishes_the_gateways_of_its_cluster() {
     assert_eq!(status(&world, "shop", "web", "web:1"), "Deployment/Done");
 }
 
+/// Shows: D34, I4.3-update
 #[test]
 fn a_service_merged_into_a_running_cluster_gets_nothing() {
     let mut world = shop();
@@ -165,6 +167,7 @@ fn a_gateway_in_the_body_has_its_weights_completed() {
     assert_eq!(weights(&world, "shop/web/http"), expected);
 }
 
+/// Shows: D2
 #[test]
 fn a_merge_that_changes_nothing_appends_only_archive_events() {
     let mut world = shop();
@@ -364,6 +367,7 @@ fn both_of_a_pair_can_go_together() {
     assert!(world.state().deployments().is_empty());
 }
 
+/// Shows: D2
 #[test]
 fn what_does_not_exist_is_taken_away_without_a_trace() {
     let mut world = shop();

@@ -34,6 +34,7 @@ proptest! {
         prop_assert_eq!(replayed.hash(), live.hash());
     }
 
+    /// Shows: I4.1-validate-only
     #[test]
     fn validation_says_what_would_be_and_leaves_no_trace(steps in steps()) {
         let mut life = Life::new();
@@ -53,6 +54,7 @@ proptest! {
         }
     }
 
+    /// Shows: D2, D5, D33, I7-idempotent
     #[test]
     fn a_wish_repeated_is_archived_and_changes_nothing(steps in steps()) {
         let mut life = Life::new();
@@ -71,6 +73,7 @@ proptest! {
         }
     }
 
+    /// Shows: D20
     #[test]
     fn what_others_post_changes_nothing(steps in steps()) {
         let mut life = Life::new();
@@ -93,6 +96,7 @@ proptest! {
         }
     }
 
+    /// Shows: D7
     #[test]
     fn several_wishes_at_once_are_all_or_nothing(steps in steps(), cut in 0..40_usize) {
         let mut life = Life::new();

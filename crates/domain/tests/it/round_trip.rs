@@ -46,6 +46,7 @@ proptest! {
         }
     }
 
+    /// Shows: D15
     #[test]
     fn an_export_can_be_deployed_under_another_name(steps in steps()) {
         let mut world = World::new();
