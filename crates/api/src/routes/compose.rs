@@ -12,7 +12,6 @@ use segue_domain::artifact::{ArtifactKey, Kind};
 use segue_domain::command::{Artifact, Command, Store, Verb};
 use segue_domain::dsl;
 use segue_domain::state::State;
-use std::cell::RefCell;
 use std::fmt::Write;
 
 pub(super) fn configure(config: &mut web::ServiceConfig) {
@@ -26,37 +25,22 @@ async fn create(request: Request) -> Answer {
             .hint("say what the blueprint is called: /docker-compose?name=shop")
     })?;
     let documents = Documents::one(&request.body)?;
-    let mut notes = Vec::new();
+    let mut text = String::new();
     let wishes: Vec<Wish> = documents.map(|node| {
         let composed = dsl::read_compose(node, name)?;
-        notes = composed.notes;
+        for note in composed.notes {
+            // Writing to a text cannot fail.
+            let _ = writeln!(text, "# {note}");
+        }
+        let mut blueprint = dsl::write_blueprint(&composed.blueprint);
+        request.finish(&mut blueprint);
+        text.push_str(&Format::Yaml.write(&blueprint));
         let artifact = Artifact::Blueprint(Box::new(composed.blueprint));
         let submission = documents.submission(node, Verb::Create);
         let key = ArtifactKey::new(Kind::Blueprint, name);
         Ok((key, Command::Store(Store { artifact, submission })))
     })?;
-    let key = ArtifactKey::new(Kind::Blueprint, name);
-    let represent = |state: &State| {
-        request
-            .representation(state, &key)
-            .ok_or_else(|| Failure::internal(format!("{key} is not there after it was written")))
-    };
-    let stored = RefCell::new(None);
-    let reply = |state: &State| {
-        stored.replace(Some(represent(state)?));
-        Ok(Reply::empty(StatusCode::CREATED))
-    };
-    request.perform(&documents, wishes, false, reply).await?;
-    // A repeated request was carried out before; it shows what is stored.
-    let blueprint = match stored.into_inner() {
-        Some(blueprint) => blueprint,
-        None => represent(&*request.running()?.store.state())?,
-    };
-    let mut text = String::new();
-    for note in notes {
-        // Writing to a text cannot fail.
-        let _ = writeln!(text, "# {note}");
-    }
-    text.push_str(&Format::Yaml.write(&blueprint));
-    Ok(HttpResponse::Created().content_type("text/plain; charset=utf-8").body(text))
+    let reply = |_: &State| Ok(Reply::empty(StatusCode::CREATED));
+    let answer = request.perform(&documents, wishes, false, reply).await?;
+    Ok(HttpResponse::build(answer.status()).content_type("text/plain; charset=utf-8").body(text))
 }

@@ -172,3 +172,77 @@ async fn what_is_stored_survives_a_restart() {
     assert_eq!((after.json(), &after.headers["etag"]), (before.json(), &tag));
     segue.stop().await;
 }
+
+/// Shows: D14, I2.1-expand, I2.1-only
+#[tokio::test]
+async fn references_are_shown_in_the_form_that_is_asked_for() {
+    let segue = Running::start().await;
+    segue.post("/api/v1/breeds", "[{name: a, deployable: d, dependencies: {b: b}}]").await;
+    let missing = segue.get("/api/v1/breeds/a?expand_references=true").await;
+    assert_eq!(missing.problem(), (400, "artifact-not-found".to_owned()));
+    assert!(missing.body.contains("there is no breed 'b'"), "{missing:?}");
+    assert_eq!(segue.get("/api/v1/breeds?expand_references=true").await.status, 400);
+    segue.post("/api/v1/breeds", "{name: b, deployable: d}").await;
+    let expanded = segue.get("/api/v1/breeds/a?expand_references=true").await.json();
+    assert_eq!(expanded["dependencies"]["b"]["name"], json!("b"));
+    let both = segue.get("/api/v1/breeds/a?expand_references=true&only_references=true").await;
+    assert_eq!(both.json()["dependencies"]["b"], json!({"ref": "b"}));
+    let scales = segue.get("/api/v1/scales?expand_references=true").await;
+    assert_eq!((scales.status, scales.json()), (200, json!([])));
+    segue.stop().await;
+}
+
+#[tokio::test]
+async fn routes_rewrites_and_templates_are_stored_and_used() {
+    let segue = Running::start().await;
+    for (collection, text) in [
+        ("rewrites", "{name: strip, path: /a if path_beg /b}"),
+        ("routes", "{name: '[127.0.0.1:1/x]', weight: 100%, rewrites: [strip]}"),
+        ("templates", "{name: base, definition: {deployable: d, env: {A: 1}}}"),
+    ] {
+        let created = segue.post(&format!("/api/v1/{collection}"), text).await;
+        assert_eq!(created.status, 201, "{created:?}");
+        let listed = segue.get(&format!("/api/v1/{collection}")).await;
+        assert_eq!(listed.json(), json!([created.json()]));
+    }
+    let route = segue.get("/api/v1/routes/%5B127.0.0.1:1%2Fx%5D").await;
+    assert_eq!((route.status, &route.json()["weight"]), (200, &json!("100%")), "{route:?}");
+    let gateway = "{name: edge, port: 9050, routes: {'[127.0.0.1:1]': {ref: '[127.0.0.1:1/x]'}}}";
+    let gateway = segue.post("/api/v1/gateways", gateway).await;
+    let rewrites = &gateway.json()["routes"]["[127.0.0.1:1]"]["rewrites"];
+    assert_eq!(*rewrites, json!([{"path": "/a if path_beg /b"}]));
+    let breed = segue.post("/api/v1/breeds", "{name: web, import: base, env: {B: 2}}").await;
+    assert_eq!(breed.json()["environment_variables"], json!({"A": "1", "B": "2"}), "{breed:?}");
+    let refused = segue.post("/api/v1/breeds", "{name: web, import: gone}").await;
+    assert_eq!(refused.problem(), (400, "import-reference".to_owned()));
+    assert_eq!(refused.json()["errors"][0]["column"], json!(21), "{refused:?}");
+    segue.stop().await;
+}
+
+#[tokio::test]
+async fn a_composition_is_stored_as_a_blueprint() {
+    let segue = Running::start().await;
+    let text = "version: '2'\nservices: {web: {image: acme/web, ports: ['80:8080']}}\n";
+    let unnamed = segue.post("/api/v1/docker-compose", text).await;
+    assert_eq!(unnamed.problem(), (400, "invalid-parameter".to_owned()));
+    let tried = segue.post("/api/v1/docker-compose?name=shop&validate_only=true", text).await;
+    assert_eq!(segue.get("/api/v1/blueprints/shop").await.status, 404);
+    let made = segue.post("/api/v1/docker-compose?name=shop", text).await;
+    assert_eq!((made.status, &made.body), (201, &tried.body));
+    assert!(made.headers["content-type"].starts_with("text/plain"));
+    assert!(
+        made.body.starts_with("# compose version: 2\n# service 'web': '80' before"),
+        "{made:?}"
+    );
+    let stored = segue.get("/api/v1/blueprints/shop").await.json();
+    let breed = &stored["clusters"]["web"]["services"][0]["breed"];
+    assert_eq!(
+        (&breed["name"], &breed["ports"]),
+        (&json!("web:1.0.0"), &json!({"port_8080": "8080"}))
+    );
+    // The answer is a document itself.
+    assert_eq!(segue.put("/api/v1/blueprints/shop", &made.body).await.status, 200);
+    let refused = segue.post("/api/v1/docker-compose?name=shop", "version: 2").await;
+    assert_eq!(refused.problem(), (400, "no-service".to_owned()));
+    segue.stop().await;
+}

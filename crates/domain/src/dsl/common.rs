@@ -195,7 +195,7 @@ fn health_check(element: &Element<'_>, rank: u8, reading: &mut Reading) -> Optio
                 rank,
                 &failures,
                 kind,
-                format!("'failures' is 0 or more, not {number}"),
+                (format!("'failures' is 0 or more, not {number}"), "write 0 or more"),
             );
             return Some(0);
         }

@@ -75,11 +75,11 @@ impl Composition {
             match &key.text[..] {
                 "version" => {
                     let version = fields::scalar_text(&element).unwrap_or_default();
-                    self.note(format!("compose version: {version}"));
+                    self.note(&format!("compose version: {version}"));
                 }
                 "services" if element.is_null() => {}
                 "services" => self.read_services(&element, reading),
-                other => self.note(format!("unsupported: {other}")),
+                other => self.note(&format!("unsupported: {other}")),
             }
         }
     }
@@ -122,7 +122,7 @@ impl Composition {
                 "depends_on" => service.depends_on = names(&element, reading),
                 "environment" => service.environment = environment(&element, reading),
                 "ports" => service.ports = self.read_ports(name, &element, reading),
-                other => self.note(format!("service '{name}': unsupported: {other}")),
+                other => self.note(&format!("service '{name}': unsupported: {other}")),
             }
         }
         if image.is_none() {
@@ -145,7 +145,7 @@ impl Composition {
         };
         for item in items {
             let Some(text) = fields::scalar_text(&item) else {
-                self.note(format!("service '{service}': unsupported: a port that is no text"));
+                self.note(&format!("service '{service}': unsupported: a port that is no text"));
                 continue;
             };
             if let Some((number, port)) = self.read_port(service, &text, &item, reading) {
@@ -184,7 +184,7 @@ impl Composition {
         };
         let first = match range.split_once('-') {
             Some((first, _)) => {
-                self.note(format!(
+                self.note(&format!(
                     "service '{service}': of the range '{range}' only {first} is used"
                 ));
                 first
@@ -198,7 +198,7 @@ impl Composition {
             return None;
         };
         if let Some(before) = before {
-            self.note(format!("service '{service}': '{before}' before port {number} is ignored"));
+            self.note(&format!("service '{service}': '{before}' before port {number} is ignored"));
         }
         Some((number, format!("{number}{suffix}")))
     }
@@ -260,7 +260,7 @@ impl Composition {
         self.services.iter().find(|(own, _)| pointer_segment(own) == name).map(|(_, own)| own.place)
     }
 
-    fn note(&mut self, note: String) {
+    fn note(&mut self, note: &str) {
         // A note is one line.
         self.notes.push(note.replace(['\n', '\r'], " "));
     }

@@ -110,13 +110,22 @@ fn definition(item: &Node, state: &State) -> Result<Vec<(Key, Node)>> {
 /// Merges `over` into `base`.
 fn merge(base: &mut Vec<(Key, Node)>, over: Vec<(Key, Node)>) {
     for (key, node) in over {
-        match base.iter_mut().find(|(own, _)| own.text == key.text) {
+        match base.iter_mut().find(|(own, _)| long(&own.text) == long(&key.text)) {
             Some((own, old)) => {
                 merge_node(old, node);
                 own.place = key.place;
             }
             None => base.push((key, node)),
         }
+    }
+}
+
+/// The key that `key` is short for: what is imported is in the long form, and both together would be refused.
+fn long(key: &str) -> &str {
+    match key {
+        "env" => "environment_variables",
+        "dialect" => "dialects",
+        other => other,
     }
 }
 

@@ -368,9 +368,9 @@ impl<'o> Reading<'o> {
         rank: u8,
         element: &Element<'_>,
         kind: ProblemKind,
-        detail: impl Into<String>,
+        (detail, hint): (String, &str),
     ) {
-        let problem = Problem::new(kind, &element.canonical, detail);
+        let problem = Problem::new(kind, &element.canonical, detail).hint(hint);
         self.rules.push(RuleProblem { rank, problem });
     }
 

@@ -155,19 +155,24 @@ pub fn undeploy(name: &str, body: &str) -> Result<Command, Problems> {
 
 /// The command that stores the document `body`.
 pub fn store(kind: Kind, body: &str) -> Result<Command, Problems> {
-    let (node, options) = (node(body), Options::default());
+    store_node(kind, &node(body))
+}
+
+/// The command that stores the document `node`.
+pub fn store_node(kind: Kind, node: &dsl::Node) -> Result<Command, Problems> {
+    let options = Options::default();
     let artifact = match kind {
-        Kind::Blueprint => Artifact::Blueprint(Box::new(dsl::read_blueprint(&node, &options)?)),
-        Kind::Breed => Artifact::Breed(Box::new(dsl::read_breed(&node, &options)?)),
-        Kind::Rewrite => Artifact::Rewrite(dsl::read_rewrite(&node, &options)?),
-        Kind::Route => Artifact::Route(Box::new(dsl::read_route(&node, &options)?)),
-        Kind::Scale => Artifact::Scale(dsl::read_scale(&node, &options)?),
-        Kind::Template => Artifact::Template(dsl::read_template(&node, &options)?),
-        Kind::Escalation => Artifact::Escalation(Box::new(dsl::read_escalation(&node, &options)?)),
-        Kind::Sla => Artifact::Sla(Box::new(dsl::read_sla(&node, &options)?)),
-        Kind::Gateway => Artifact::Gateway(Box::new(dsl::read_gateway(&node, &options)?)),
-        Kind::Condition => Artifact::Condition(dsl::read_condition(&node, &options)?),
-        Kind::Deployment => return deploy("", body),
+        Kind::Blueprint => Artifact::Blueprint(Box::new(dsl::read_blueprint(node, &options)?)),
+        Kind::Breed => Artifact::Breed(Box::new(dsl::read_breed(node, &options)?)),
+        Kind::Condition => Artifact::Condition(dsl::read_condition(node, &options)?),
+        Kind::Escalation => Artifact::Escalation(Box::new(dsl::read_escalation(node, &options)?)),
+        Kind::Gateway => Artifact::Gateway(Box::new(dsl::read_gateway(node, &options)?)),
+        Kind::Rewrite => Artifact::Rewrite(dsl::read_rewrite(node, &options)?),
+        Kind::Route => Artifact::Route(Box::new(dsl::read_route(node, &options)?)),
+        Kind::Scale => Artifact::Scale(dsl::read_scale(node, &options)?),
+        Kind::Sla => Artifact::Sla(Box::new(dsl::read_sla(node, &options)?)),
+        Kind::Template => Artifact::Template(dsl::read_template(node, &options)?),
+        Kind::Deployment => return deploy("", &node.to_json().to_string()),
     };
     Ok(Command::Store(Store { artifact, submission: submission(Verb::Update) }))
 }

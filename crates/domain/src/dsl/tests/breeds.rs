@@ -288,7 +288,7 @@ fn stages() {
         &["unexpected-element /zzz 1:1", "unexpected-element /yyy 4:1"],
     );
     check("name: b\ndeployable: d\nmetadata: 5", &["unsupported-metadata /metadata 3:11"]);
-    check("name: b\ndeployable: d\nimport: x", &["not-supported /import 3:9"]);
+    check("name: b\ndeployable: d\nimport: x", &["unexpected-element /import 3:1"]);
     check("name: b\ndeployable: d\nlookup_name: x\nkind: breed\nmetadata: {a: [1, ~]}", &[]);
 }
 

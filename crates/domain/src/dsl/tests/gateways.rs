@@ -62,6 +62,8 @@ fn names_and_ports() {
 fn fields() {
     check("sticky: Instance", "/sticky", &json!("instance"));
     check("sticky: ~", "/sticky", &Json::Null);
+    check("sticky: None", "/sticky", &Json::Null);
+    check("sticky: none\nport: 80/tcp", "/sticky", &Json::Null);
     refuse("sticky: cookie", &["illegal-gateway-sticky-value /sticky 2:9"]);
     refuse("sticky: [route]", &["illegal-gateway-sticky-value /sticky 2:9"]);
     refuse("sticky: route\nport: 80/tcp", &["sticky-port-type /sticky 2:1"]);

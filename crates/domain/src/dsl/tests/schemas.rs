@@ -120,7 +120,7 @@ fn schemas_are_schemas() {
     }
     assert_eq!(schema::of("nosuch"), None);
     let all = Json::Object(schema::all("#/components/schemas/")).to_string();
-    assert!(all.contains("\"#/components/schemas/breed\"") && !all.contains("#/$defs"));
+    assert!(all.contains("\"#/components/schemas/inline_breed\"") && !all.contains("#/$defs"));
 }
 
 #[test]
