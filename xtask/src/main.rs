@@ -4,6 +4,7 @@ mod api;
 mod bench;
 mod conformance;
 mod demo;
+mod fuzz_api;
 mod load;
 mod progress;
 mod service;
@@ -40,6 +41,8 @@ enum Task {
         #[arg(last = true)]
         arguments: Vec<String>,
     },
+    /// Let schemathesis loose on a running service.
+    FuzzApi(fuzz_api::Options),
     /// Measure, and compare with the limits.
     Bench(bench::Options),
     /// Read the whole log again: `segue replay`.
@@ -76,6 +79,7 @@ fn run(task: Task) -> Result<()> {
         Task::Setup(options) => setup::run(options),
         Task::Demo(options) => demo::run(&Workspace::find()?, &options),
         Task::Test { long, arguments } => test(&Workspace::find()?, long, &arguments),
+        Task::FuzzApi(options) => fuzz_api::run(&Workspace::find()?, &options),
         Task::Bench(options) => bench::run(&Workspace::find()?, options),
         Task::Replay(passed) => pass_on(&Workspace::find()?, "replay", &passed),
         Task::Migrate(passed) => pass_on(&Workspace::find()?, "migrate", &passed),

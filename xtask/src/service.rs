@@ -33,6 +33,9 @@ pub enum Containers {
     Process,
     /// As Docker containers.
     Docker,
+    /// Not at all: containers and gateways are simulated.
+    #[value(skip)]
+    Simulated,
 }
 
 impl Containers {
@@ -40,6 +43,15 @@ impl Containers {
         match self {
             Self::Process => "process",
             Self::Docker => "docker",
+            Self::Simulated => "simulated",
+        }
+    }
+
+    /// The driver of gateways that goes with it.
+    fn gateways(self) -> &'static str {
+        match self {
+            Self::Process | Self::Docker => "haproxy",
+            Self::Simulated => "simulated",
         }
     }
 }
@@ -79,7 +91,8 @@ impl Service {
         let errors = output.try_clone().context("the log file cannot be opened twice")?;
         let mut command = Command::new(settings.program);
         command.arg("serve").arg("--data").arg(&data).args(["--listen", &address.to_string()]);
-        command.args(["--containers", settings.containers.word(), "--gateways", "haproxy"]);
+        command.args(["--containers", settings.containers.word()]);
+        command.args(["--gateways", settings.containers.gateways()]);
         if let Some(socket) = settings.docker_socket {
             command.env(DOCKER_SOCKET, socket);
         }

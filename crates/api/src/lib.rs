@@ -3,13 +3,18 @@
 //! This crate turns requests into commands and queries of the domain and back; it decides nothing about artifacts.
 //! [`serve`] runs a whole service inside of a program, which is how tests use it.
 
+mod admin;
 pub mod config;
+mod cors;
 mod documents;
 mod drivers;
 pub mod example_service;
 mod front;
+mod inside;
+mod legacy;
 pub mod logs;
 mod negotiation;
+mod openapi;
 mod paging;
 mod parameters;
 mod problem;
@@ -17,9 +22,11 @@ mod request;
 mod routes;
 mod server;
 mod service;
+mod table;
 #[cfg(test)]
 mod tests;
 pub mod tools;
+mod upkeep;
 
 pub use drivers::DriverError;
 pub use server::{ServeError, Serving, serve};

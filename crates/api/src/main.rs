@@ -26,12 +26,28 @@ enum Command {
     Replay {
         #[command(flatten)]
         place: Place,
-        /// Fold it twice, in one go and in chunks, and fail when the results differ.
+        /// Check every byte, fold it in several ways, and fail when anything does not fit.
         #[arg(long)]
         verify: bool,
     },
     /// Bring the log to this release's format.
     Migrate(Place),
+    /// Copy the log to another directory, also while the service runs.
+    Backup {
+        #[command(flatten)]
+        place: Place,
+        /// Where to; it must not exist or be empty.
+        #[arg(long, value_name = "DIR")]
+        to: PathBuf,
+    },
+    /// Make the log of a data directory that has none of a backup, and check all of it.
+    Restore {
+        #[command(flatten)]
+        place: Place,
+        /// The backup.
+        #[arg(long, value_name = "DIR")]
+        from: PathBuf,
+    },
     /// End what a stopped service left running on purpose: its HAProxy and its process instances.
     Down(Place),
     /// Run a tiny service to deploy in demos and tests.
@@ -99,6 +115,15 @@ fn execute(command: Command) -> Result<()> {
         }
         Command::Migrate(place) => {
             print(&tools::migrate(&place.settings()?)?);
+            Ok(())
+        }
+        Command::Backup { place, to } => {
+            let settings = place.settings()?;
+            print(&runtime()?.block_on(tools::backup(&settings, &to))?);
+            Ok(())
+        }
+        Command::Restore { place, from } => {
+            print(&tools::restore(&place.settings()?, &from)?);
             Ok(())
         }
         Command::Down(place) => {

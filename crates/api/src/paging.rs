@@ -5,7 +5,7 @@ use crate::problem::Failure;
 
 /// Items on a page when nothing is said.
 pub const PER_PAGE_DEFAULT: u64 = 30;
-/// Items on a page at most.
+/// Items on a page at most; clients of the predecessor get no more than they expect when they say nothing.
 pub const PER_PAGE_MAX: u64 = 1000;
 
 /// Which page is asked for.
@@ -19,7 +19,7 @@ pub struct Paging {
 
 impl Paging {
     /// Reads `page` and `per_page`; what is out of bounds is brought back, what is no number is refused.
-    pub fn read(parameters: &Parameters) -> Result<Self, Failure> {
+    pub fn read(parameters: &Parameters, per_page_max: u64) -> Result<Self, Failure> {
         let positive = |name: &str, default: u64| -> Result<u64, Failure> {
             let number = parameters.number(name)?;
             Ok(number
@@ -27,7 +27,7 @@ impl Paging {
                 .filter(|number| *number > 0)
                 .unwrap_or(default))
         };
-        let per_page = positive("per_page", PER_PAGE_DEFAULT)?.min(PER_PAGE_MAX);
+        let per_page = positive("per_page", PER_PAGE_DEFAULT)?.min(per_page_max);
         Ok(Self { page: positive("page", 1)?, per_page })
     }
 
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     fn read(query: &str) -> Option<(u64, u64)> {
-        Paging::read(&Parameters::parse(query).unwrap())
+        Paging::read(&Parameters::parse(query).unwrap(), PER_PAGE_MAX)
             .ok()
             .map(|paging| (paging.page, paging.per_page))
     }
@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn links_lead_to_all_pages() {
         let check = |query: &str, total: u64, pages: [u64; 4]| {
-            let paging = Paging::read(&Parameters::parse(query).unwrap()).unwrap();
+            let paging = Paging::read(&Parameters::parse(query).unwrap(), PER_PAGE_MAX).unwrap();
             let links = paging.links("http://h:1/api/v1/breeds", "", total);
             let link = |page: u64, relation: &str| {
                 format!(

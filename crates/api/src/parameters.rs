@@ -14,6 +14,9 @@ pub struct Parameters(Vec<(String, String)>);
 impl Parameters {
     /// Reads a query string.
     pub fn parse(query: &str) -> Result<Self, Failure> {
+        if query.is_empty() {
+            return Ok(Self::default());
+        }
         let pairs = Query::<Vec<(String, String)>>::from_query(query)
             .map_err(|error| Failure::parameter(format!("the query cannot be read: {error}")))?;
         Ok(Self(pairs.into_inner()))

@@ -106,6 +106,7 @@ pub fn status(kind: ProblemKind) -> StatusCode {
         ProblemKind::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         ProblemKind::TooManyRequests => StatusCode::TOO_MANY_REQUESTS,
         ProblemKind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+        ProblemKind::BadGateway => StatusCode::BAD_GATEWAY,
         ProblemKind::NotReady | ProblemKind::Timeout => StatusCode::SERVICE_UNAVAILABLE,
         // All others say that a body or a parameter is malformed or invalid.
         _ => StatusCode::BAD_REQUEST,
@@ -213,6 +214,7 @@ mod tests {
         check(ProblemKind::UnsupportedMediaType, 415);
         check(ProblemKind::TooManyRequests, 429);
         check(ProblemKind::Internal, 500);
+        check(ProblemKind::BadGateway, 502);
         check(ProblemKind::NotReady, 503);
         check(ProblemKind::Timeout, 503);
         assert!(ProblemKind::ALL.iter().all(|kind| status(*kind).as_u16() >= 400));

@@ -4,10 +4,12 @@
 //! and the log line are applied here, once.
 
 use crate::negotiation::{Format, check_content_type};
-use crate::paging::Paging;
+use crate::paging::{PER_PAGE_DEFAULT, PER_PAGE_MAX, Paging};
 use crate::parameters::{self, Parameters};
 use crate::problem::Failure;
 use crate::service::{Running, Service};
+use crate::table;
+use actix_web::body::{BodySize, BoxBody, MessageBody};
 use actix_web::http::{Method, StatusCode, header};
 use actix_web::{
     HttpMessage, HttpRequest, HttpResponse, HttpResponseBuilder, Resource, guard, web,
@@ -19,9 +21,8 @@ use segue_domain::problem::ProblemKind;
 use serde_json::Value;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use time::OffsetDateTime;
-use uuid::Uuid;
 
 /// The header that names a request in answers and in the service's log.
 const REQUEST_ID: &str = "x-request-id";
@@ -43,6 +44,7 @@ pub struct Request {
     /// The body; empty when it is white space only.
     pub body: String,
     http: HttpRequest,
+    payload: Option<web::Payload>,
     running: Option<Arc<Running>>,
 }
 
@@ -52,10 +54,7 @@ pub type Answer = Result<HttpResponse, Failure>;
 impl Request {
     /// Store, workers and drivers, once they are there.
     pub fn running(&self) -> Result<&Running, Failure> {
-        self.running.as_deref().ok_or_else(|| {
-            Failure::new(ProblemKind::NotReady, "the log is being replayed")
-                .hint("try again in a moment")
-        })
+        self.running.as_deref().ok_or_else(not_ready)
     }
 
     /// A parameter of the path, percent-decoded.
@@ -64,6 +63,13 @@ impl Request {
         // The router decodes all but slashes, percent and plus signs; those are what is left here.
         let text = percent_encoding::percent_decode_str(raw).decode_utf8();
         text.map(Into::into).map_err(|_| Failure::not_found("the path is not UTF-8"))
+    }
+
+    /// The path as it was asked for.
+    pub fn original_path(&self) -> String {
+        let extensions = self.http.extensions();
+        let original = extensions.get::<OriginalPath>().map(|path| path.0.clone());
+        original.unwrap_or_else(|| self.http.path().to_owned())
     }
 
     /// The text of a header.
@@ -105,15 +111,25 @@ impl Request {
         response.content_type(self.format.media_type()).body(self.format.write(document))
     }
 
+    /// Which page of a list is asked for.
+    pub fn paging(&self) -> Result<Paging, Failure> {
+        let max = if self.is_legacy() { PER_PAGE_DEFAULT } else { PER_PAGE_MAX };
+        Paging::read(&self.parameters, max)
+    }
+
+    /// Whether clients of the predecessor are to find what the interface forbids.
+    pub fn is_legacy(&self) -> bool {
+        self.service.config.settings.api.legacy_clients
+    }
+
+    /// The request as the server sees it.
+    pub fn http(&self) -> &HttpRequest {
+        &self.http
+    }
+
     /// An answer with a page of a list of `total` items.
     pub fn page(&self, paging: Paging, items: Vec<Value>, total: u64) -> HttpResponse {
-        let address = {
-            let connection = self.http.connection_info();
-            let extensions = self.http.extensions();
-            let path =
-                extensions.get::<OriginalPath>().map_or_else(|| self.http.path(), |path| &path.0);
-            format!("{}://{}{path}", connection.scheme(), connection.host())
-        };
+        let address = self.address();
         let links = paging.links(&address, self.http.query_string(), total);
         HttpResponse::Ok()
             .insert_header(("X-Total-Count", total.to_string()))
@@ -122,49 +138,103 @@ impl Request {
             .body(self.format.write(&Value::Array(items)))
     }
 
-    async fn read(
+    /// The absolute address that was asked for, without its query.
+    fn address(&self) -> String {
+        // Whoever ends TLS in front of the service says so.
+        let secure = self.http.connection_info().scheme() == "https";
+        let host = self.http.headers().get(header::HOST).and_then(|host| host.to_str().ok());
+        let host = host.unwrap_or_else(|| self.http.app_config().host());
+        let extensions = self.http.extensions();
+        let path = match extensions.get::<OriginalPath>() {
+            Some(path) => &path.0,
+            None => self.http.uri().path(),
+        };
+        format!("{}://{host}{path}", if secure { "https" } else { "http" })
+    }
+
+    /// The body of a request that is not read beforehand, once.
+    pub fn take_payload(&mut self) -> Result<web::Payload, Failure> {
+        self.payload.take().ok_or_else(|| Failure::internal("the body was read already"))
+    }
+
+    /// The body is larger than allowed.
+    pub fn too_large(&self) -> Failure {
+        too_large(self.service.config.settings.api.max_body.0)
+    }
+
+    fn new(
         http: HttpRequest,
         service: web::Data<Service>,
         id: String,
         format: Format,
-        payload: web::Payload,
     ) -> Result<Self, Failure> {
-        if matches!(*http.method(), Method::POST | Method::PUT) {
-            check_content_type(parameters::header(&http, &header::CONTENT_TYPE)?)?;
-        }
         let parameters = Parameters::parse(http.query_string())?;
-        let body = read_body(payload, service.config.settings.api.max_body.0).await?;
         let running = service.running();
-        Ok(Self { service, id, format, parameters, body, http, running })
+        let (body, payload) = (String::new(), None);
+        Ok(Self { service, id, format, parameters, body, http, payload, running })
     }
 }
 
 /// A path and the methods that it knows.
 pub struct Route {
+    path: String,
     resource: Resource,
     methods: Vec<Method>,
+    manner: Manner,
+}
+
+/// What is checked before a route is asked.
+#[derive(Clone, Copy, Debug)]
+struct Manner {
+    /// Whether `Accept` has to allow JSON or YAML.
     negotiated: bool,
+    /// Whether a body has to be JSON or YAML.
+    documents: bool,
+    /// Whether the log has to be replayed.
     gated: bool,
+    /// Whether the body is read beforehand.
+    read: bool,
 }
 
 impl Route {
     /// The path `path`, without methods yet.
     pub fn at(path: &str) -> Self {
-        Self { resource: web::resource(path), methods: Vec::new(), negotiated: true, gated: true }
+        let manner = Manner { negotiated: true, documents: true, gated: true, read: true };
+        Self { path: path.to_owned(), resource: web::resource(path), methods: Vec::new(), manner }
     }
 
     /// Answers have a type of their own, so `Accept` is not looked at.
     #[must_use]
     pub fn unnegotiated(mut self) -> Self {
-        self.negotiated = false;
+        self.manner.negotiated = false;
+        self
+    }
+
+    /// Bodies are any text, so `Content-Type` is not looked at.
+    #[must_use]
+    pub fn raw(mut self) -> Self {
+        self.manner.documents = false;
         self
     }
 
     /// Answers also before the log is replayed.
     #[must_use]
     pub fn always(mut self) -> Self {
-        self.gated = false;
+        self.manner.gated = false;
         self
+    }
+
+    /// The route reads the body by itself.
+    #[must_use]
+    pub fn unread(mut self) -> Self {
+        self.manner.read = false;
+        self
+    }
+
+    /// Every method.
+    #[must_use]
+    pub fn any<F: Future<Output = Answer> + 'static>(self, route: fn(Request) -> F) -> Self {
+        self.on(&[], web::route(), route)
     }
 
     /// GET, and HEAD with it.
@@ -194,6 +264,7 @@ impl Route {
 
     /// The path with its methods; all others are refused.
     pub fn done(self) -> Resource {
+        table::note(&self.path, &self.methods);
         let names: Vec<&str> = self.methods.iter().map(Method::as_str).collect();
         let allowed = names.join(", ");
         self.resource.default_service(web::to(move |http: HttpRequest| {
@@ -210,10 +281,10 @@ impl Route {
         matching: actix_web::Route,
         route: fn(Request) -> F,
     ) -> Self {
-        let (negotiated, gated) = (self.negotiated, self.gated);
+        let manner = self.manner;
         let answer =
             move |http: HttpRequest, service: web::Data<Service>, payload: web::Payload| {
-                answer(http, service, payload, (negotiated, gated), route)
+                answer(http, service, payload, manner, route)
             };
         self.methods.extend_from_slice(methods);
         self.resource = self.resource.route(matching.to(answer));
@@ -223,76 +294,120 @@ impl Route {
 
 /// Answers with `failure`, for paths and methods that are not known.
 pub async fn refuse(http: HttpRequest, failure: Failure) -> HttpResponse {
-    let format = accepted(&http).unwrap_or_default();
-    failure.respond(format, &new_id())
+    let service = http.app_data::<web::Data<Service>>();
+    if service.is_some_and(|service| service.running().is_none()) {
+        return refusal(&http, &not_ready());
+    }
+    refusal(&http, &failure)
+}
+
+/// The answer that says `failure` to a request that reaches no route.
+pub fn refusal(http: &HttpRequest, failure: &Failure) -> HttpResponse {
+    let id = http.app_data::<web::Data<Service>>().map(|service| service.request_id());
+    let id = id.unwrap_or_default();
+    identified(failure.respond(accepted(http).unwrap_or_default(), &id), &id)
 }
 
 async fn answer<F: Future<Output = Answer>>(
     http: HttpRequest,
     service: web::Data<Service>,
     payload: web::Payload,
-    (negotiated, gated): (bool, bool),
+    manner: Manner,
     route: fn(Request) -> F,
 ) -> HttpResponse {
     let started = Instant::now();
-    let id = new_id();
-    let described = format!("{} {}", http.method(), http.uri());
+    let id = service.request_id();
+    let asked = http.clone();
     let format = accepted(&http);
     let limit = service.config.settings.api.response_timeout.0;
     let answered = async {
-        let format = if negotiated { format.clone()? } else { Format::Json };
-        let request = Request::read(http, service.clone(), id.clone(), format, payload).await?;
-        if gated {
-            request.running()?;
+        if manner.gated && service.running().is_none() {
+            return Err(not_ready());
+        }
+        let format =
+            if manner.negotiated { format.clone()? } else { format.clone().unwrap_or_default() };
+        if manner.documents && matches!(*http.method(), Method::POST | Method::PUT) {
+            check_content_type(parameters::header(&http, &header::CONTENT_TYPE)?)?;
+        }
+        let mut request = Request::new(http, service.clone(), id.clone(), format)?;
+        if manner.read {
+            request.body = read_body(payload, service.config.settings.api.max_body.0).await?;
+        } else {
+            request.payload = Some(payload);
         }
         route(request).await
     };
     let answered = AssertUnwindSafe(tokio::time::timeout(limit, answered)).catch_unwind().await;
     let answered = match answered {
         Ok(Ok(answered)) => answered,
-        Ok(Err(_)) => {
-            let detail = format!(
-                "no answer within {} s; it is not known whether the request was carried out",
-                limit.as_secs()
-            );
-            Err(Failure::new(ProblemKind::Timeout, detail))
-        }
+        Ok(Err(_)) => Err(too_late(limit)),
         Err(_) => Err(Failure::internal("a panic, see above")),
     };
     let mut response = answered.unwrap_or_else(|failure| {
         if let Some(inside) = failure.inside() {
-            tracing::error!(request = id, "{described} failed: {inside}");
+            let (method, uri) = (asked.method(), asked.uri());
+            tracing::error!(request = id, "{method} {uri} failed: {inside}");
         }
         failure.respond(format.unwrap_or_default(), &id)
     });
-    if let Ok(value) = header::HeaderValue::from_str(&id) {
+    // Nobody would read the stream, and so it would never end.
+    if asked.method() == Method::HEAD && response.body().size() == BodySize::Stream {
+        response = response.set_body(BoxBody::new(()));
+    }
+    let status = response.status().as_u16();
+    let milliseconds = started.elapsed().as_secs_f64() * 1000.0;
+    tracing::debug!(request = id, status, milliseconds, "{} {}", asked.method(), asked.uri());
+    identified(response, &id)
+}
+
+/// The answer with the name of its request.
+fn identified(mut response: HttpResponse, id: &str) -> HttpResponse {
+    if let Ok(value) = header::HeaderValue::from_str(id) {
         response.headers_mut().insert(header::HeaderName::from_static(REQUEST_ID), value);
     }
-    let milliseconds = started.elapsed().as_secs_f64() * 1000.0;
-    tracing::debug!(request = id, status = response.status().as_u16(), milliseconds, "{described}");
     response
 }
 
-fn accepted(http: &HttpRequest) -> Result<Format, Failure> {
-    Format::accepted(parameters::header(http, &header::ACCEPT)?)
+/// The log is not replayed yet.
+pub fn not_ready() -> Failure {
+    Failure::new(ProblemKind::NotReady, "the log is being replayed").hint("try again in a moment")
 }
 
-fn new_id() -> String {
-    Uuid::now_v7().to_string()
+fn too_late(limit: Duration) -> Failure {
+    let detail = format!(
+        "no answer within {} s; it is not known whether the request was carried out",
+        limit.as_secs_f64()
+    );
+    Failure::new(ProblemKind::Timeout, detail)
+}
+
+/// The form that all `Accept` lines together ask for.
+fn accepted(http: &HttpRequest) -> Result<Format, Failure> {
+    let mut lines = http.headers().get_all(header::ACCEPT);
+    let (first, more) = (lines.next(), lines.next().is_some());
+    if !more {
+        return match first {
+            Some(_) => Format::accepted(parameters::header(http, &header::ACCEPT)?),
+            None => Ok(Format::Json),
+        };
+    }
+    let lines = http.headers().get_all(header::ACCEPT).filter_map(|line| line.to_str().ok());
+    Format::accepted(Some(&lines.collect::<Vec<_>>().join(",")))
+}
+
+fn too_large(max: usize) -> Failure {
+    let detail = format!("the body is larger than {max} bytes");
+    Failure::new(ProblemKind::PayloadTooLarge, detail)
+        .hint("send less at once, or raise api.max_body")
 }
 
 async fn read_body(mut payload: web::Payload, max: usize) -> Result<String, Failure> {
-    let too_large = || {
-        let detail = format!("the body is larger than {max} bytes");
-        Failure::new(ProblemKind::PayloadTooLarge, detail)
-            .hint("send less at once, or raise api.max_body")
-    };
     let mut body = Vec::new();
     while let Some(chunk) = payload.next().await {
         let chunk = chunk
             .map_err(|error| Failure::parameter(format!("the body cannot be read: {error}")))?;
         if body.len() + chunk.len() > max {
-            return Err(too_large());
+            return Err(too_large(max));
         }
         body.extend_from_slice(&chunk);
     }

@@ -1,17 +1,16 @@
 //! Starts and stops the service: the HTTP server at once, store, drivers and workers once the log is replayed.
 
+use crate::admin;
 use crate::config::Config;
 use crate::drivers::{self, DriverError};
 use crate::front;
-use crate::problem::Failure;
-use crate::request::refuse;
+use crate::inside::Inside;
 use crate::routes;
 use crate::service::{Running, Service};
-use actix_cors::Cors;
-use actix_web::http::{Method, header};
+use crate::upkeep;
 use actix_web::middleware::{Compress, from_fn};
 use actix_web::rt::net::TcpStream;
-use actix_web::{App, HttpRequest, HttpServer, web};
+use actix_web::{App, HttpServer, web};
 use segue_domain::command::Rules;
 use segue_domain::store::{OpenStoreError, Store};
 use segue_workers::Workers;
@@ -20,14 +19,12 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 /// How long requests under way may take once the service stops, in seconds.
 const DRAIN_SECONDS: u64 = 5;
 /// How long the workers may take to stop after that.
 const WORKERS_STOP: Duration = Duration::from_secs(3);
-/// How long a browser may remember the answer to a preflight request, in seconds.
-const CORS_MAX_AGE: usize = 1800;
 
 /// Why the service cannot run.
 #[derive(Debug, thiserror::Error)]
@@ -77,11 +74,10 @@ pub fn serve(config: Config) -> Result<Serving, ServeError> {
     let http = HttpServer::new(move || {
         App::new()
             .app_data(data.clone())
+            .app_data(Inside::new(data.clone()))
             .wrap(Compress::default())
             .wrap(from_fn(front::pass))
-            .service(web::scope("/api/v1").wrap(cors()).configure(routes::configure))
-            .configure(routes::configure_probes)
-            .default_service(web::to(elsewhere))
+            .configure(routes::configure)
     });
     let http = http
         .workers(threads)
@@ -122,10 +118,12 @@ impl Serving {
             starting.abort();
         }
         // The server is gone and its requests with it, so that nobody else holds what runs.
-        if let Some(running) = self.service.take().and_then(Arc::into_inner)
-            && tokio::time::timeout(WORKERS_STOP, running.workers.stop()).await.is_err()
-        {
-            tracing::warn!("the workers did not stop within {} s", WORKERS_STOP.as_secs());
+        if let Some(running) = self.service.take().and_then(Arc::into_inner) {
+            let Running { workers, mut upkeep, .. } = running;
+            upkeep.shutdown().await;
+            if tokio::time::timeout(WORKERS_STOP, workers.stop()).await.is_err() {
+                tracing::warn!("the workers did not stop within {} s", WORKERS_STOP.as_secs());
+            }
         }
         stopped.map_err(ServeError::Http)
     }
@@ -141,7 +139,10 @@ async fn start(service: web::Data<Service>) -> Result<(), ServeError> {
     let store = tokio::task::spawn_blocking(move || Store::open(&directory, rules)).await;
     let store = store.map_err(|error| ServeError::Unexpected(error.to_string()))??;
     let (position, milliseconds) = (store.log().last(), began.elapsed().as_millis());
-    tracing::info!("replayed {position} records in {milliseconds} ms");
+    tracing::info!("opened the log with {position} records in {milliseconds} ms");
+    let mut upkeep = JoinSet::new();
+    upkeep.spawn(admin::serve(settings.data.clone(), store.clone()));
+    upkeep.spawn(upkeep::run(store.clone(), settings.log.retention.clone()));
     let containers = drivers::containers(settings)?;
     let (gateways, version) = drivers::gateways(settings).await?;
     let synchronisation = &settings.operation.synchronisation;
@@ -160,30 +161,10 @@ async fn start(service: web::Data<Service>) -> Result<(), ServeError> {
             configuration_name: ("haproxy".to_owned(), version.clone()),
         },
     );
-    service.start(Running { store, workers, containers, gateways, configuration_version: version });
+    let configuration_version = version;
+    let running = Running { store, workers, containers, gateways, configuration_version, upkeep };
+    service.start(running);
     Ok(())
-}
-
-/// Every origin, echoed (wire, section 1).
-fn cors() -> Cors {
-    Cors::default()
-        .allow_any_origin()
-        .allow_any_header()
-        .allowed_methods([
-            Method::GET,
-            Method::POST,
-            Method::HEAD,
-            Method::OPTIONS,
-            Method::DELETE,
-            Method::PUT,
-        ])
-        .supports_credentials()
-        .expose_headers([
-            header::LINK,
-            header::HeaderName::from_static("x-total-count"),
-            header::ETAG,
-        ])
-        .max_age(CORS_MAX_AGE)
 }
 
 /// The operating system closes a connection that takes nothing for so long.
@@ -193,9 +174,4 @@ fn limit_blocked_writes(connection: &dyn Any, limit: Duration) {
     if let Err(error) = rustix::net::sockopt::set_tcp_user_timeout(stream, milliseconds) {
         tracing::debug!("a connection has no limit for blocked writes: {error}");
     }
-}
-
-async fn elsewhere(http: HttpRequest) -> actix_web::HttpResponse {
-    let detail = format!("nothing is known at {}; the API is below /api/v1", http.path());
-    refuse(http, Failure::not_found(detail)).await
 }

@@ -5,9 +5,11 @@ use segue_domain::store::Store;
 use segue_workers::Workers;
 use segue_workers::containers::ContainerDriver;
 use segue_workers::gateways::GatewayDriver;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use time::OffsetDateTime;
 use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
 use uuid::Uuid;
 
 /// What all requests share.
@@ -18,11 +20,24 @@ pub struct Service {
     pub uuid: Uuid,
     /// When it started.
     pub running_since: OffsetDateTime,
-    /// One permit for each event stream.
+    /// One permit for each stream of events or log lines, and for each proxied connection.
     pub streams: Arc<Semaphore>,
+    /// One permit for each socket of the WebSocket API.
+    pub sockets: Arc<Semaphore>,
     /// Becomes true when the service is about to stop; streams end then.
     pub stopping: watch::Sender<bool>,
     running: RwLock<Option<Arc<Running>>>,
+    under_way: AtomicUsize,
+    requests: AtomicU64,
+}
+
+/// A request that is being answered.
+pub struct UnderWay<'a>(&'a AtomicUsize);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// What is there once the log is replayed.
@@ -37,22 +52,41 @@ pub struct Running {
     pub gateways: Arc<dyn GatewayDriver>,
     /// The label of the generated configuration.
     pub configuration_version: String,
+    /// What is done for the log beside all that; ends when it is dropped.
+    pub upkeep: JoinSet<()>,
 }
 
 impl Service {
     /// A service that is not ready yet.
     pub fn new(config: Config) -> Self {
-        let streams = Arc::new(Semaphore::new(
-            config.settings.api.sse.streams_max.min(Semaphore::MAX_PERMITS),
-        ));
+        let permits = |count: usize| Arc::new(Semaphore::new(count.min(Semaphore::MAX_PERMITS)));
+        let streams = permits(config.settings.api.sse.streams_max);
+        let sockets = permits(config.settings.api.websocket.sockets_max);
         Self {
             config,
             uuid: Uuid::new_v4(),
             running_since: OffsetDateTime::now_utc(),
             streams,
+            sockets,
             stopping: watch::Sender::new(false),
             running: RwLock::default(),
+            under_way: AtomicUsize::new(0),
+            requests: AtomicU64::new(0),
         }
+    }
+
+    /// Counts one more request under way, unless there are `max` already.
+    pub fn enter(&self, max: usize) -> Option<UnderWay<'_>> {
+        let others = self.under_way.fetch_add(1, Ordering::Relaxed);
+        let under_way = UnderWay(&self.under_way);
+        (others < max).then_some(under_way)
+    }
+
+    /// Names the next request: unique over restarts, and cheaper than a fresh identifier.
+    pub fn request_id(&self) -> String {
+        let number = self.requests.fetch_add(1, Ordering::Relaxed);
+        let (start, _, _, _) = self.uuid.as_fields();
+        format!("{start:08x}-{:x}-{number:x}", self.running_since.unix_timestamp())
     }
 
     /// Says that the log is replayed.

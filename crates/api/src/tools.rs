@@ -1,11 +1,12 @@
 //! What can be done with a data directory while no service runs on it.
 
+use crate::admin;
 use crate::config::Settings;
 use crate::drivers::{self, DriverError};
 use segue_domain::event::Position;
-use segue_domain::log::{Log, Migrated, OpenError, ReadError};
+use segue_domain::log::{BackupError, Log, Migrated, OpenError, ReadError, Verified};
 use segue_domain::state::State;
-use segue_domain::store::replay;
+use segue_domain::store::{self, replay};
 use segue_workers::containers::ContainerDriver;
 use segue_workers::driver;
 use segue_workers::gateways::haproxy::HaproxyDriver;
@@ -31,18 +32,29 @@ pub enum ToolError {
     Read(#[from] ReadError),
     /// Two folds of the same log differ.
     #[error(
-        "the folds differ: in one go {position} {whole}, in chunks {chunked_position} {chunked}; this is a defect of Segue, report it with the log"
+        "the folds differ: in one go {position} {whole}, {manner} {other_position} {other}; this is a defect of Segue, report it with the log"
     )]
     Differs {
         /// The position of the first fold.
         position: Position,
         /// Its hash.
         whole: String,
-        /// The position of the second fold.
-        chunked_position: Position,
+        /// How the second fold was made.
+        manner: &'static str,
+        /// Its position.
+        other_position: Position,
         /// Its hash.
-        chunked: String,
+        other: String,
     },
+    /// There is no backup, or it was not restored.
+    #[error(transparent)]
+    Backup(#[from] BackupError),
+    /// The service that runs refuses.
+    #[error("the service that runs on this directory refuses: {0}")]
+    Refused(String),
+    /// The service that runs does not answer.
+    #[error("the service that runs on this directory does not answer: {0}")]
+    Service(std::io::Error),
     /// A driver cannot be opened.
     #[error(transparent)]
     Driver(#[from] DriverError),
@@ -64,19 +76,63 @@ pub enum ToolError {
     },
 }
 
-/// Folds the log and gives `<position> <hash>`; with `verify` twice, in one go and in chunks of changing size.
+/// Folds the log and gives `<position> <hash>`. With `verify`, every byte of the log is checked as well, and folded three
+/// times: in one go, in chunks of changing size, and from the newest snapshot, which is a state that a service had.
 pub fn fold(settings: &Settings, verify: bool) -> Result<String, ToolError> {
     let log = open(&settings.log_directory())?;
+    let verified = if verify { Some(log.verify()?) } else { None };
     let state = replay(&log)?;
     let (position, whole) = (state.position(), state.hash());
-    if verify {
-        let chunked = fold_in_chunks(&log)?;
-        if chunked.hash() != whole || chunked.position() != position {
-            let (chunked_position, chunked) = (chunked.position(), chunked.hash());
-            return Err(ToolError::Differs { position, whole, chunked_position, chunked });
+    let answer = format!("{position} {whole}");
+    let Some(Verified { records, dropped, hash, .. }) = verified else { return Ok(answer) };
+    let same = |manner: &'static str, other: &State| {
+        if other.hash() == whole && other.position() == position {
+            return Ok(());
         }
-    }
-    Ok(format!("{position} {whole}"))
+        let (whole, other_position, other) = (whole.clone(), other.position(), other.hash());
+        Err(ToolError::Differs { position, whole, manner, other_position, other })
+    };
+    same("in chunks", &fold_in_chunks(&log)?)?;
+    let snapshot = match store::snapshot(&log) {
+        Some(mut state) => {
+            let at = state.position();
+            store::fold(&log, &mut state)?;
+            same("from the snapshot", &state)?;
+            format!("the snapshot at {at} and what follows make the same state")
+        }
+        None => "there is no snapshot".to_owned(),
+    };
+    let notices: String =
+        log.take_notices().iter().fold(String::new(), |lines, notice| lines + "\n" + notice);
+    Ok(format!(
+        "{answer}\n{records} records are sound, {dropped} were dropped, {snapshot}; hash of the log {hash}{notices}"
+    ))
+}
+
+/// Copies the log to `to`: by the service that runs on it, or, when none does, directly.
+pub async fn backup(settings: &Settings, to: &Path) -> Result<String, ToolError> {
+    let to = std::path::absolute(to).map_err(ToolError::Service)?;
+    let asked = admin::ask(&settings.data, &admin::Request::Backup(to.clone())).await;
+    let (position, hash, bytes) = match asked.map_err(ToolError::Service)? {
+        Some(admin::Answer::BackedUp { position, hash, bytes }) => (position, hash, bytes),
+        Some(admin::Answer::Refused(reason)) => return Err(ToolError::Refused(reason)),
+        None => {
+            let copy = open(&settings.log_directory())?.backup(&to)?;
+            (copy.last.0, copy.hash.to_string(), copy.bytes)
+        }
+    };
+    Ok(format!(
+        "{} holds {position} records in {bytes} bytes, hash of the log {hash}",
+        to.display()
+    ))
+}
+
+/// Makes the log of a data directory that has none of a backup.
+pub fn restore(settings: &Settings, from: &Path) -> Result<String, ToolError> {
+    let directory = settings.log_directory();
+    let restored = segue_domain::log::restore(from, &directory)?;
+    let (last, hash) = (restored.last, restored.hash);
+    Ok(format!("{} holds {last} records, hash of the log {hash}", directory.display()))
 }
 
 /// Brings the log to this release's format, and says what was done.

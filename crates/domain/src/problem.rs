@@ -207,6 +207,7 @@ catalogue! {
     PayloadTooLarge = "payload-too-large", "The body is too large";
     TooManyRequests = "too-many-requests", "A limit of requests or streams is reached";
     Internal = "internal", "Unexpected failure";
+    BadGateway = "bad-gateway", "The target is not available";
     NotReady = "not-ready", "Not ready to answer";
     Timeout = "timeout", "The time limit is exceeded";
 }

@@ -99,7 +99,9 @@ impl Stage {
         progress: &Progress,
     ) -> Result<Self> {
         let (runtime, daemon) = match containers {
-            Containers::Process => (Runtime::Process(program.to_owned()), None),
+            Containers::Process | Containers::Simulated => {
+                (Runtime::Process(program.to_owned()), None)
+            }
             Containers::Docker => (Runtime::Docker, docker::prepare(folder, progress)?),
         };
         let docker_socket = daemon.as_ref().map(Daemon::socket);

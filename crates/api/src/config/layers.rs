@@ -2,14 +2,33 @@
 
 use super::{Config, ConfigError, DEFAULTS, Settings};
 use segue_domain::dsl::{self, Node};
-use serde_json::Value;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 
 /// What environment variables begin with.
 const PREFIX: &str = "SEGUE_";
 
+/// Where settings come from; the later wins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Layer {
+    /// The embedded defaults.
+    Defaults,
+    /// The file given with `--config`.
+    File,
+    /// The environment.
+    Environment,
+    /// The command line.
+    CommandLine,
+}
+
+/// The section whose keys are names that users choose: types of events.
+const OPEN_SECTION: &str = "log.retention";
+
 /// One value for one key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setting {
+    /// Which layer it belongs to.
+    pub layer: Layer,
     /// The key, `section.key`.
     pub key: String,
     /// The value.
@@ -21,7 +40,8 @@ pub struct Setting {
 impl Setting {
     /// A value given on the command line.
     pub fn flag(key: &str, value: Value) -> Self {
-        Self { key: key.to_owned(), value, origin: "command line".to_owned() }
+        let (layer, origin) = (Layer::CommandLine, "command line".to_owned());
+        Self { layer, key: key.to_owned(), value, origin }
     }
 }
 
@@ -31,6 +51,8 @@ pub struct Layers {
     document: Value,
     /// All keys, dotted.
     keys: Vec<String>,
+    /// What each layer says by itself.
+    apart: BTreeMap<Layer, Value>,
 }
 
 impl Layers {
@@ -40,7 +62,8 @@ impl Layers {
             .expect("the embedded defaults parse, a test reads them")
             .to_json();
         let keys = flatten(&document).into_iter().map(|(key, _)| key).collect();
-        Self { document, keys }
+        let apart = BTreeMap::from([(Layer::Defaults, document.clone())]);
+        Self { document, keys, apart }
     }
 
     /// Adds the settings of a YAML text; an empty one adds none.
@@ -70,7 +93,7 @@ impl Layers {
                 Some(line) => format!("{name}, line {line}"),
                 None => name.to_owned(),
             };
-            self.set(Setting { key, value, origin })?;
+            self.set(Setting { layer: Layer::File, key, value, origin })?;
         }
         Ok(())
     }
@@ -85,23 +108,39 @@ impl Layers {
             let key = key.to_ascii_lowercase().replace("__", ".");
             let value = dsl::document(&text)
                 .map_or_else(|_| Value::String(text.clone()), |node| node.to_json());
-            self.set(Setting { key, value, origin: name })?;
+            self.set(Setting { layer: Layer::Environment, key, value, origin: name })?;
         }
         Ok(())
     }
 
     /// Adds one setting.
     pub fn set(&mut self, setting: Setting) -> Result<(), ConfigError> {
-        let Setting { key, value, origin } = setting;
-        if !self.keys.contains(&key) {
+        let Setting { layer, key, value, origin } = setting;
+        if !self.keys.contains(&key) && open_key(&key).is_none() {
             return Err(self.unknown(key, &value, origin));
         }
         let pointer = format!("/{}", key.replace('.', "/"));
-        let place =
-            self.document.pointer_mut(&pointer).expect("known keys are those of the document");
-        *place = value.clone();
+        match (
+            open_key(&key),
+            self.document.pointer_mut(&format!("/{}", OPEN_SECTION.replace('.', "/"))),
+        ) {
+            (Some(name), Some(Value::Object(section))) => {
+                _ = section.insert(name.to_owned(), value.clone())
+            }
+            _ => {
+                let place = self
+                    .document
+                    .pointer_mut(&pointer)
+                    .expect("known keys are those of the document");
+                *place = value.clone();
+            }
+        }
         match serde_json::from_value::<Settings>(self.document.clone()) {
-            Ok(_) => Ok(()),
+            Ok(_) => {
+                let apart = self.apart.entry(layer).or_insert_with(|| Value::Object(Map::new()));
+                insert(apart, &key, value);
+                Ok(())
+            }
             Err(error) => Err(ConfigError::Value {
                 origin,
                 key,
@@ -116,7 +155,7 @@ impl Layers {
         let settings = serde_json::from_value(self.document.clone()).map_err(|error| {
             ConfigError::Malformed { origin: "defaults".to_owned(), reason: error.to_string() }
         })?;
-        Ok(Config { settings, document: self.document })
+        Ok(Config { settings, document: self.document, layers: self.apart })
     }
 
     /// The settings in `content`: what is a value in the defaults is a value here, whatever it holds.
@@ -140,11 +179,29 @@ impl Layers {
     }
 }
 
+/// The name that `key` has in the open section, when it is in there.
+fn open_key(key: &str) -> Option<&str> {
+    let name = key.strip_prefix(OPEN_SECTION)?.strip_prefix('.')?;
+    (!name.is_empty() && !name.contains('.')).then_some(name)
+}
+
 /// All values of a nested map with dotted keys, in order.
 pub fn flatten(document: &Value) -> Vec<(String, Value)> {
     let mut settings = Vec::new();
     collect(document, "", &|_| false, &mut settings);
     settings
+}
+
+/// Sets the value of a dotted key of a nested map.
+fn insert(document: &mut Value, key: &str, value: Value) {
+    let mut place = document;
+    for part in key.split('.') {
+        if !place.is_object() {
+            *place = Value::Object(Map::new());
+        }
+        place = &mut place[part];
+    }
+    *place = value;
 }
 
 fn collect(

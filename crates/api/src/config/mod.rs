@@ -6,14 +6,17 @@
 mod layers;
 mod units;
 
-pub use layers::{Layers, Setting, flatten};
+pub use layers::{Layer, Layers, Setting, flatten};
 pub use units::{ByteSize, Interval, PortRange};
 
 use segue_domain::artifact::value::ConfigurationValues;
 use segue_domain::artifact::{Argument, Cpu, Memory, Scale};
 use segue_domain::command::Rules;
+use segue_domain::event::is_event_type;
+use segue_domain::log::KEPT_TYPES;
 use serde::Deserialize;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
@@ -70,6 +73,8 @@ pub struct Config {
     pub settings: Settings,
     /// The same as one nested map, as written.
     pub document: Value,
+    /// What each layer says by itself, as one nested map each.
+    pub layers: BTreeMap<Layer, Value>,
 }
 
 impl Config {
@@ -137,9 +142,12 @@ pub struct ApiSettings {
     pub workers: std::num::NonZeroUsize,
     pub response_timeout: Interval,
     pub strip_path_segments: usize,
-    pub legacy_clients: bool,
     pub max_body: ByteSize,
+    pub requests_max: usize,
+    pub legacy_clients: bool,
     pub sse: SseSettings,
+    pub websocket: WebsocketSettings,
+    pub ui: UiSettings,
 }
 
 /// `api.sse`.
@@ -150,6 +158,25 @@ pub struct SseSettings {
     pub keep_alive: Interval,
     pub write_timeout: Interval,
     pub streams_max: usize,
+}
+
+/// `api.websocket`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "every key is explained once, in the defaults")]
+pub struct WebsocketSettings {
+    pub idle_timeout: Interval,
+    pub sockets_max: usize,
+    pub requests_max: std::num::NonZeroUsize,
+}
+
+/// `api.ui`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "every key is explained once, in the defaults")]
+pub struct UiSettings {
+    pub directory: Option<PathBuf>,
+    pub index: PathBuf,
 }
 
 /// `model`.
@@ -167,6 +194,8 @@ pub struct ModelSettings {
 pub struct OperationSettings {
     pub drain: Interval,
     pub synchronisation: SynchronisationSettings,
+    pub health: WindowSettings,
+    pub metrics: WindowSettings,
     pub deployment: DeploymentSettings,
     pub gateway: GatewaySettings,
 }
@@ -179,6 +208,14 @@ pub struct SynchronisationSettings {
     pub period: Interval,
     pub initial_delay: Interval,
     pub timeout: TimeoutSettings,
+}
+
+/// `operation.health` and `operation.metrics`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "every key is explained once, in the defaults")]
+pub struct WindowSettings {
+    pub window: Interval,
 }
 
 /// `operation.synchronisation.timeout`.
@@ -314,6 +351,28 @@ pub enum ContainerDriverKind {
 pub struct LogSettings {
     pub level: String,
     pub format: LogFormat,
+    pub retention: Retention,
+}
+
+/// `log.retention`: by type of event, after which time events are dropped; zero is never.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "BTreeMap<String, Interval>")]
+pub struct Retention(pub BTreeMap<String, Interval>);
+
+impl TryFrom<BTreeMap<String, Interval>> for Retention {
+    type Error = String;
+
+    fn try_from(ages: BTreeMap<String, Interval>) -> Result<Self, String> {
+        for (kind, age) in &ages {
+            if !is_event_type(kind) {
+                return Err(format!("'{kind}' is no type of event"));
+            }
+            if KEPT_TYPES.contains(&&**kind) && age.unless_zero().is_some() {
+                return Err(format!("events of type '{kind}' are never dropped"));
+            }
+        }
+        Ok(Self(ages))
+    }
 }
 
 /// How log lines are written.

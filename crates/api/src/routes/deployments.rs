@@ -2,10 +2,10 @@
 
 use super::{Writing, later, required};
 use crate::documents::{self, Documents};
-use crate::paging::Paging;
+use crate::parameters::entity_tag;
 use crate::problem::Failure;
 use crate::request::{Answer, Request, Route};
-use actix_web::http::StatusCode;
+use actix_web::http::{StatusCode, header};
 use actix_web::{HttpResponse, web};
 use segue_domain::artifact::{ArtifactKey, Kind, Scale, ScaleReference};
 use segue_domain::command::{Command, Verb};
@@ -26,11 +26,11 @@ pub(super) fn configure(config: &mut web::ServiceConfig) {
 }
 
 async fn list(request: Request) -> Answer {
-    let paging = Paging::read(&request.parameters)?;
+    let paging = request.paging()?;
     let export = Export::read(&request)?;
     let state = request.running()?.store.state();
     let names = paging.slice(state.deployments().keys());
-    let items = names.into_iter().filter_map(|name| export.document(&state, name));
+    let items = names.into_iter().filter_map(|name| export.document(&request, &state, name));
     Ok(request.page(paging, items.collect(), state.deployments().len() as u64))
 }
 
@@ -39,7 +39,7 @@ async fn get(request: Request) -> Answer {
     let export = Export::read(&request)?;
     let state = request.running()?.store.state();
     let revision = state.revision(&ArtifactKey::new(Kind::Deployment, &name));
-    match export.document(&state, &name) {
+    match export.document(&request, &state, &name) {
         Some(document) => Ok(request.document(StatusCode::OK, revision, &document)),
         None => Err(Failure::not_found(format!("there is no deployment '{name}'"))),
     }
@@ -77,7 +77,7 @@ async fn deploy(request: Request, verb: Verb) -> Answer {
     let options = request.options(None);
     let wishes = documents.map(|node| {
         let body = documents::deployment_body(node, &options)?;
-        if exists {
+        if exists && !request.is_legacy() {
             check_name(node, &body, &name)?;
         }
         let key = ArtifactKey::new(Kind::Deployment, &name);
@@ -102,10 +102,14 @@ async fn delete(request: Request) -> Answer {
     let key = ArtifactKey::new(Kind::Deployment, &name);
     let wishes =
         documents.map(|node| Ok((key.clone(), undeploy(&request, &documents, node, &name)?)))?;
+    let mut response = HttpResponse::Accepted();
     if !wishes.is_empty() {
-        request.perform(&documents, wishes, false).await?;
+        let state = request.perform(&documents, wishes, false).await?;
+        if let Some(revision) = request.revision(&state, &key)? {
+            response.insert_header((header::ETAG, entity_tag(revision)));
+        }
     }
-    Ok(HttpResponse::Accepted().finish())
+    Ok(response.finish())
 }
 
 /// The command that takes what `node` names away from deployment `name`.
@@ -169,7 +173,7 @@ async fn set_scale(request: Request, verb: Verb) -> Answer {
     })?;
     let state = request.perform(&documents, wishes, false).await?;
     let scale = dsl::write_inline_scale(&service.scale(&state)?);
-    Ok(request.document(StatusCode::ACCEPTED, state.revision(&key), &scale))
+    Ok(request.document(StatusCode::ACCEPTED, request.revision(&state, &key)?, &scale))
 }
 
 fn named_scale(state: &State, name: &str) -> Result<Scale, Problems> {
@@ -223,14 +227,15 @@ impl Export {
         Ok(Self { as_blueprint, only_references })
     }
 
-    fn document(&self, state: &State, name: &str) -> Option<Value> {
+    fn document(&self, request: &Request, state: &State, name: &str) -> Option<Value> {
         if !self.as_blueprint {
-            return dsl::representation(state, &ArtifactKey::new(Kind::Deployment, name));
+            return request.representation(state, &ArtifactKey::new(Kind::Deployment, name));
         }
         let mut document = dsl::representation_as_blueprint(state, name)?;
         if self.only_references {
             refer_to_breeds(&mut document);
         }
+        request.finish(&mut document);
         Some(document)
     }
 }

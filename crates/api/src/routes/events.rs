@@ -2,7 +2,6 @@
 
 use super::stream;
 use crate::documents::Documents;
-use crate::paging::Paging;
 use crate::parameters::Parameters;
 use crate::problem::Failure;
 use crate::request::{Answer, Request, Route};
@@ -55,7 +54,7 @@ pub(super) fn query(body: &str, parameters: &Parameters) -> Result<Query, Failur
 }
 
 async fn list(request: Request) -> Answer {
-    let paging = Paging::read(&request.parameters)?;
+    let paging = request.paging()?;
     let query = query(&request.body, &request.parameters)?;
     let store = request.running()?.store.clone();
     // Records that are not in memory are read from disk.

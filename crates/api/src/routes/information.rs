@@ -2,8 +2,11 @@
 
 use super::{events, statics};
 use crate::service::{Running, Service};
+use futures::future::join_all;
+use segue_domain::artifact::Kind;
 use serde_json::{Map, Value, json};
 use std::fs;
+use std::time::Duration;
 
 /// The sections that can be asked for.
 const SECTIONS: [&str; 7] = [
@@ -16,8 +19,11 @@ const SECTIONS: [&str; 7] = [
     "workflow_driver",
 ];
 
-/// The document; without `wanted` sections it has all.
-pub(super) fn document(service: &Service, running: &Running, wanted: &[String]) -> Value {
+/// How long one section may take.
+const SECTION_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// The document; without `wanted` sections it has all. A section that fails says so in its own place.
+pub(super) async fn document(service: &Service, running: &Running, wanted: &[String]) -> Value {
     let mut document = Map::new();
     document.insert(
         "message".to_owned(),
@@ -27,27 +33,38 @@ pub(super) fn document(service: &Service, running: &Running, wanted: &[String]) 
     document.insert("uuid".to_owned(), json!(service.uuid.to_string()));
     document.insert("running_since".to_owned(), json!(events::timestamp(service.running_since)));
     let all = wanted.is_empty();
-    for name in
-        SECTIONS.into_iter().filter(|name| all || wanted.iter().any(|wanted| wanted == name))
-    {
-        document.insert(name.to_owned(), section(name, service, running));
-    }
+    let names =
+        SECTIONS.into_iter().filter(|name| all || wanted.iter().any(|wanted| wanted == name));
+    let sections = names.map(async |name| {
+        let made = tokio::time::timeout(SECTION_TIMEOUT, section(name, service, running)).await;
+        let late = || format!("no answer within {} s", SECTION_TIMEOUT.as_secs());
+        let made = made.unwrap_or_else(|_| Err(late()));
+        (name.to_owned(), made.unwrap_or_else(|error| json!({ "error": error })))
+    });
+    document.extend(join_all(sections).await);
     Value::Object(document)
 }
 
-fn section(name: &str, service: &Service, running: &Running) -> Value {
-    match name {
+async fn section(name: &str, service: &Service, running: &Running) -> Result<Value, String> {
+    Ok(match name {
         "jvm" => process(service),
         "persistence" => {
-            let artifacts = statics::counts(&running.store.state());
+            let state = running.store.state();
+            let counts = Kind::ALL.into_iter().map(|kind| {
+                (kind.collection().to_owned(), json!({ "count": statics::count(&state, kind) }))
+            });
+            let artifacts = Value::Object(counts.collect());
             json!({ "database": { "type": "rocksdb", "artifacts": artifacts }, "archiving": true })
         }
         "pulse" => json!({ "type": "rocksdb", "events": running.store.log().last().0 }),
         "gateway_driver" => {
+            running.gateways.ping().await.map_err(|error| error.to_string())?;
             let kind = running.gateways.name();
             json!({ "type": kind, "marshallers": { &running.configuration_version: { "type": "haproxy" } } })
         }
         "container_driver" => {
+            let pings = join_all(running.containers.iter().map(|driver| driver.ping())).await;
+            pings.into_iter().collect::<Result<Vec<()>, _>>().map_err(|error| error.to_string())?;
             let names: Vec<&str> = running.containers.iter().map(|driver| driver.name()).collect();
             let container: Map<String, Value> =
                 names.iter().map(|name| ((*name).to_owned(), json!({}))).collect();
@@ -56,30 +73,24 @@ fn section(name: &str, service: &Service, running: &Running) -> Value {
         // There is no key-value store and there are no workflows in this release.
         "key_value" => json!({ "type": "none" }),
         _ => json!({}),
-    }
+    })
 }
 
 /// Figures of the process and its machine in the shape that the predecessor's clients know.
-fn process(service: &Service) -> Value {
+pub(super) fn process(service: &Service) -> Value {
     let status = read("/proc/self/status");
     let kilobytes = |text: &str, key: &str| number(text, key).unwrap_or(0) * 1024;
     let used = kilobytes(&status, "VmRSS:");
     let peak = kilobytes(&status, "VmHWM:");
-    let max = kilobytes(&read("/proc/meminfo"), "MemTotal:");
+    let machine_memory = kilobytes(&read("/proc/meminfo"), "MemTotal:");
+    // A control group without limit says `max`.
+    let group = read("/sys/fs/cgroup/memory.max").trim().parse().unwrap_or(u64::MAX);
+    let max = machine_memory.min(group);
     let threads = number(&status, "Threads:").unwrap_or(0);
-    let load: f64 =
-        read("/proc/loadavg").split(' ').next().and_then(|text| text.parse().ok()).unwrap_or(-1.0);
-    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let host = read("/proc/sys/kernel/hostname");
     let up_time = time::OffsetDateTime::now_utc() - service.running_since;
     json!({
-        "operating_system": {
-            "name": read("/proc/sys/kernel/ostype").trim(),
-            "architecture": std::env::consts::ARCH,
-            "version": read("/proc/sys/kernel/osrelease").trim(),
-            "available_processors": u32::try_from(processors).map_or(1.0, f64::from),
-            "system_load_average": load,
-        },
+        "operating_system": machine(),
         "runtime": {
             "process": format!("{}@{}", std::process::id(), host.trim()),
             "virtual_machine_name": "segue",
@@ -93,6 +104,20 @@ fn process(service: &Service) -> Value {
             "non_heap": { "init": 0, "max": -1, "committed": 0, "used": 0 },
         },
         "threads": { "count": threads, "peak_count": threads, "daemon_count": 0, "total_started_count": threads },
+    })
+}
+
+/// What the process runs on.
+pub(super) fn machine() -> Value {
+    let load = read("/proc/loadavg");
+    let load: f64 = load.split(' ').next().and_then(|text| text.parse().ok()).unwrap_or(-1.0);
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    json!({
+        "name": read("/proc/sys/kernel/ostype").trim(),
+        "architecture": std::env::consts::ARCH,
+        "version": read("/proc/sys/kernel/osrelease").trim(),
+        "available_processors": u32::try_from(processors).map_or(1.0, f64::from),
+        "system_load_average": load,
     })
 }
 

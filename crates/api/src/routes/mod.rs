@@ -1,46 +1,81 @@
 //! The resources of the API, one file each, and what several of them share.
 
+mod configuration;
 mod deployments;
+mod description;
 mod events;
 mod general;
 mod information;
+mod log;
+mod newest;
 mod probes;
+mod proxy;
 mod statics;
+mod statistics;
 mod stream;
 mod system;
+mod ui;
+mod websocket;
 
 use crate::documents::{self, Documents};
+use crate::front;
+use crate::legacy;
 use crate::problem::Failure;
-use crate::request::{Answer, Request, Route, refuse};
+use crate::request::{Answer, Request, refuse};
 use actix_web::http::StatusCode;
 use actix_web::{HttpRequest, HttpResponse, web};
 use segue_domain::artifact::{ArtifactKey, Kind};
 use segue_domain::command::{Command, RevisionMatch};
 use segue_domain::dsl::{self, Options};
+use segue_domain::event::Position;
 use segue_domain::problem::{Problem, ProblemKind, Problems};
 use segue_domain::state::State;
 use segue_domain::store::ExecuteError;
 use serde_json::Value;
 use std::sync::Arc;
 
-/// Everything below `/api/v1`.
+/// Everything that the service answers.
 pub fn configure(config: &mut web::ServiceConfig) {
-    general::configure(config);
-    statics::configure(config);
-    deployments::configure(config);
-    events::configure(config);
-    system::configure(config);
-    config.default_service(web::to(unknown));
+    config.configure(configure_api).configure(configure_description);
+    probes::configure(config);
+    websocket::configure(config);
+    proxy::configure(config);
+    ui::configure(config);
 }
 
-/// The probes, outside of `/api/v1`, too.
+/// Everything below `/api/v1`, there.
+pub fn configure_api(config: &mut web::ServiceConfig) {
+    config.service(web::scope(front::API).configure(|api| {
+        api.configure(resources).default_service(web::to(unknown));
+    }));
+}
+
+/// The resources below `/api/v1`.
+pub fn resources(api: &mut web::ServiceConfig) {
+    statics::configure(api);
+    general::configure(api);
+    deployments::configure(api);
+    events::configure(api);
+    newest::configure(api);
+    log::configure(api);
+    configuration::configure(api);
+    statistics::configure(api);
+    system::configure(api);
+    probes::configure(api);
+}
+
+/// The description of the API and of its documents, outside of `/api/v1`.
+pub fn configure_description(config: &mut web::ServiceConfig) {
+    description::configure(config);
+}
+
+/// What tells whether the service lives and is ready.
 pub fn configure_probes(config: &mut web::ServiceConfig) {
-    config.service(Route::at("/livez").always().get(probes::live).done());
-    config.service(Route::at("/readyz").always().get(probes::ready).done());
+    probes::configure(config);
 }
 
 /// Nothing is known at this path.
-pub async fn unknown(http: HttpRequest) -> HttpResponse {
+async fn unknown(http: HttpRequest) -> HttpResponse {
     let detail = format!("nothing is known at {}", http.path());
     refuse(http, Failure::not_found(detail)).await
 }
@@ -84,8 +119,7 @@ impl Request {
         }
         let state = self.perform(documents, wishes, writing.existing).await?;
         let represent = |key: &ArtifactKey| {
-            let document = dsl::representation(&state, key);
-            document.ok_or_else(|| {
+            self.representation(&state, key).ok_or_else(|| {
                 Failure::internal(format!("{key} is not there after it was written"))
             })
         };
@@ -96,7 +130,28 @@ impl Request {
         let [key] = &keys[..] else {
             return Err(Failure::internal("one document made several wishes"));
         };
-        Ok(self.document(writing.status, state.revision(key), &represent(key)?))
+        let revision = self.revision(&state, key)?;
+        Ok(self.document(writing.status, revision, &represent(key)?))
+    }
+
+    /// The document of a stored artifact, as this client expects it.
+    fn representation(&self, state: &State, key: &ArtifactKey) -> Option<Value> {
+        let mut document = dsl::representation(state, key)?;
+        self.finish(&mut document);
+        Some(document)
+    }
+
+    /// Gives clients of the predecessor what they look for in a document.
+    fn finish(&self, document: &mut Value) {
+        if self.is_legacy() {
+            legacy::name_references_twice(document);
+        }
+    }
+
+    /// The revision that an answer to a write tells. What was only validated has none: its number may become
+    /// another write's.
+    fn revision(&self, state: &State, key: &ArtifactKey) -> Result<Option<Position>, Failure> {
+        Ok(if self.validate_only()? { None } else { state.revision(key) })
     }
 
     /// Carries out wishes under the revision that the request asks for, or only tries them; gives the state that

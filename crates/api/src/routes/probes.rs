@@ -1,9 +1,9 @@
 //! Whether the service lives and whether it is ready, for whoever supervises it.
 
 use crate::problem::Failure;
-use crate::request::{Answer, Request};
+use crate::request::{Answer, Request, Route};
 use crate::service::Running;
-use actix_web::HttpResponse;
+use actix_web::{HttpResponse, web};
 use futures::future::join_all;
 use segue_domain::problem::ProblemKind;
 use std::fmt::Display;
@@ -12,13 +12,18 @@ use std::time::Duration;
 /// How long a driver may take to answer.
 const PING_TIMEOUT: Duration = Duration::from_secs(2);
 
+pub(super) fn configure(config: &mut web::ServiceConfig) {
+    config.service(Route::at("/livez").unnegotiated().always().get(live).done());
+    config.service(Route::at("/readyz").unnegotiated().always().get(ready).done());
+}
+
 /// 200 as long as the process answers.
-pub(super) async fn live(_request: Request) -> Answer {
+async fn live(_request: Request) -> Answer {
     Ok(HttpResponse::Ok().content_type("text/plain").body("live\n"))
 }
 
 /// 200 once the log is replayed, takes writes, and all drivers answer.
-pub(super) async fn ready(request: Request) -> Answer {
+async fn ready(request: Request) -> Answer {
     let reasons = reasons(request.running()?).await;
     if reasons.is_empty() {
         return Ok(HttpResponse::Ok().content_type("text/plain").body("ready\n"));

@@ -9,10 +9,8 @@ use actix_web::http::StatusCode;
 use actix_web::{HttpResponse, web};
 use segue_domain::artifact::{ArtifactKey, Kind};
 use segue_domain::command::{Command, Verb};
-use segue_domain::dsl;
 use segue_domain::problem::ProblemKind;
 use segue_domain::state::State;
-use serde_json::Value;
 
 pub(super) fn configure(config: &mut web::ServiceConfig) {
     let all = Route::at("/{collection:blueprints|breeds|conditions|gateways|scales}");
@@ -32,12 +30,12 @@ pub(super) fn configure(config: &mut web::ServiceConfig) {
 async fn list(request: Request) -> Answer {
     let kind = kind(&request)?;
     refuse_references(&request, kind)?;
-    let paging = Paging::read(&request.parameters)?;
+    let paging = request.paging()?;
     let state = request.running()?.store.state();
     let (names, total) = names(&state, kind, paging);
     let items = names
         .into_iter()
-        .filter_map(|name| dsl::representation(&state, &ArtifactKey::new(kind, name)));
+        .filter_map(|name| request.representation(&state, &ArtifactKey::new(kind, name)));
     Ok(request.page(paging, items.collect(), total))
 }
 
@@ -45,7 +43,7 @@ async fn get(request: Request) -> Answer {
     let key = key(&request)?;
     refuse_references(&request, key.kind)?;
     let state = request.running()?.store.state();
-    match dsl::representation(&state, &key) {
+    match request.representation(&state, &key) {
         Some(document) => Ok(request.document(StatusCode::OK, state.revision(&key), &document)),
         None => {
             Err(Failure::not_found(format!("there is no {} '{}'", key.kind.singular(), key.name)))
@@ -62,7 +60,13 @@ async fn create(request: Request) -> Answer {
 
 async fn update_all(request: Request) -> Answer {
     let wishes = stored_all(&request, Verb::Update)?;
-    request.write(&wishes.0, wishes.1, Writing { status: StatusCode::OK, existing: true }).await
+    request
+        .write(
+            &wishes.0,
+            wishes.1,
+            Writing { status: StatusCode::OK, existing: !request.is_legacy() },
+        )
+        .await
 }
 
 async fn update(request: Request) -> Answer {
@@ -72,7 +76,13 @@ async fn update(request: Request) -> Answer {
     let wishes = documents.map(|node| {
         documents::store(node, key.kind, &options, documents.submission(node, Verb::Update))
     });
-    request.write(&documents, wishes?, Writing { status: StatusCode::OK, existing: true }).await
+    request
+        .write(
+            &documents,
+            wishes?,
+            Writing { status: StatusCode::OK, existing: !request.is_legacy() },
+        )
+        .await
 }
 
 async fn delete(request: Request) -> Answer {
@@ -148,11 +158,7 @@ fn refuse_references(request: &Request, kind: Kind) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How many artifacts of each kind there are.
-pub(super) fn counts(state: &State) -> Value {
-    let count = |kind: Kind| {
-        let (_, total) = names(state, kind, Paging { page: 1, per_page: 1 });
-        (kind.collection().to_owned(), serde_json::json!({ "count": total }))
-    };
-    Value::Object(Kind::ALL.into_iter().map(count).collect())
+/// How many artifacts of a kind there are.
+pub(super) fn count(state: &State, kind: Kind) -> u64 {
+    names(state, kind, Paging { page: 1, per_page: 1 }).1
 }

@@ -4,8 +4,10 @@
 //! is closed by the operating system after `api.sse.write_timeout`.
 
 use super::events;
+use crate::parameters::Parameters;
 use crate::problem::Failure;
 use crate::request::{Answer, Request};
+use crate::service::Service;
 use actix_web::HttpResponse;
 use actix_web::http::header;
 use actix_web::web::Bytes;
@@ -13,49 +15,91 @@ use futures::{Stream, StreamExt, stream};
 use segue_domain::event::{Position, Query, Record, TimeRange};
 use segue_domain::log::Subscription;
 use segue_domain::problem::ProblemKind;
+use segue_domain::store::Store;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, watch};
-use tokio::time::Instant;
 
 const LAST_EVENT_ID: header::HeaderName = header::HeaderName::from_static("last-event-id");
 
 /// How long a client that was refused may wait before it tries again, in seconds.
 const RETRY_AFTER_SECONDS: &str = "5";
 
-pub(super) async fn events(request: Request) -> Answer {
-    let query =
-        Query { time: TimeRange::default(), ..events::query(&request.body, &request.parameters)? };
-    let store = &request.running()?.store;
-    let last = store.log().last();
-    let after = match request.header(&LAST_EVENT_ID)?.or(request.parameters.first("from")) {
-        Some(text) => position(text)?.min(last),
-        None => last,
-    };
-    let service = &request.service;
-    let permit = Arc::clone(&service.streams).try_acquire_owned().map_err(|_| {
-        let limit = service.config.settings.api.sse.streams_max;
-        let failure = Failure::new(
-            ProblemKind::TooManyRequests,
-            format!("{limit} event streams are open already"),
-        );
-        failure
-            .hint("close one, or raise api.sse.streams_max")
-            .header(header::RETRY_AFTER, RETRY_AFTER_SECONDS)
-    })?;
-    let frames = Frames {
-        records: store.subscribe(after),
-        query,
-        keep_alive: service.config.settings.api.sse.keep_alive.0,
-        stopping: service.stopping.subscribe(),
-        _permit: permit,
-    };
-    Ok(HttpResponse::Ok()
+/// A comment, which says that the stream is alive.
+pub(super) const KEEP_ALIVE: Bytes = Bytes::from_static(b": \n\n");
+
+/// The events that one client asked for.
+pub(super) struct Events {
+    records: Subscription,
+    query: Query,
+}
+
+impl Events {
+    /// Events that match `body`, or else `parameters`, after the position `from`; without it those to come.
+    pub(super) fn open(
+        store: &Store,
+        body: &str,
+        parameters: &Parameters,
+        from: Option<&str>,
+    ) -> Result<Self, Failure> {
+        let query = Query { time: TimeRange::default(), ..events::query(body, parameters)? };
+        let last = store.log().last();
+        let after = match from.or(parameters.first("from")) {
+            Some(text) => position(text)?.min(last),
+            None => last,
+        };
+        Ok(Self { records: store.subscribe(after), query })
+    }
+
+    /// The next of them; `None` when there will be none, which is logged. May be dropped while it waits.
+    pub(super) async fn next(&mut self) -> Option<Arc<Record>> {
+        loop {
+            match self.records.next().await? {
+                Ok(record) if self.query.matches(&record.event) => return Some(record),
+                Ok(_) => {}
+                Err(error) => {
+                    tracing::error!("an event stream ends: {error}");
+                    return None;
+                }
+            }
+        }
+    }
+}
+
+/// An answer that goes on.
+pub(super) fn respond(frames: impl Stream<Item = io::Result<Bytes>> + 'static) -> HttpResponse {
+    HttpResponse::Ok()
         .content_type("text/event-stream")
         // Says to the compression that there is none; taken away again before the answer leaves.
         .insert_header(header::ContentEncoding::Identity)
-        .streaming(frames.into_stream()))
+        .streaming(frames)
+}
+
+/// A place among the streams.
+pub(super) fn permit(service: &Service) -> Result<OwnedSemaphorePermit, Failure> {
+    Arc::clone(&service.streams).try_acquire_owned().map_err(|_| {
+        let limit = service.config.settings.api.sse.streams_max;
+        let failure =
+            Failure::new(ProblemKind::TooManyRequests, format!("{limit} streams are open already"));
+        failure
+            .hint("close one, or raise api.sse.streams_max")
+            .header(header::RETRY_AFTER, RETRY_AFTER_SECONDS)
+    })
+}
+
+pub(super) async fn events(request: Request) -> Answer {
+    let from = request.header(&LAST_EVENT_ID)?;
+    let store = &request.running()?.store;
+    let events = Events::open(store, &request.body, &request.parameters, from)?;
+    let service = &request.service;
+    let frames = Frames {
+        events,
+        keep_alive: service.config.settings.api.sse.keep_alive.0,
+        stopping: service.stopping.subscribe(),
+        _permit: permit(service)?,
+    };
+    Ok(respond(frames.into_stream()))
 }
 
 fn position(text: &str) -> Result<Position, Failure> {
@@ -70,8 +114,7 @@ fn position(text: &str) -> Result<Position, Failure> {
 
 /// What is sent to one client.
 struct Frames {
-    records: Subscription,
-    query: Query,
+    events: Events,
     keep_alive: Duration,
     stopping: watch::Receiver<bool>,
     /// Gives the place among the streams back when the client is gone.
@@ -88,20 +131,13 @@ impl Frames {
 
     /// The next matching event, or a comment after a while without one; the end when the service stops.
     async fn next(&mut self) -> Option<io::Result<Bytes>> {
-        let silence_ends = Instant::now() + self.keep_alive;
-        loop {
-            tokio::select! {
-                record = self.records.next() => match record? {
-                    Ok(record) if self.query.matches(&record.event) => return Some(Ok(frame(&record))),
-                    Ok(_) => {}
-                    Err(error) => {
-                        tracing::error!("an event stream ends: {error}");
-                        return Some(Err(io::Error::other("the log cannot be read")));
-                    }
-                },
-                () = tokio::time::sleep_until(silence_ends) => return Some(Ok(Bytes::from_static(b": \n\n"))),
-                _ = self.stopping.wait_for(|stopping| *stopping) => return None,
-            }
+        tokio::select! {
+            record = self.events.next() => match record {
+                Some(record) => Some(Ok(frame(&record))),
+                None => Some(Err(io::Error::other("the log cannot be read"))),
+            },
+            () = tokio::time::sleep(self.keep_alive) => Some(Ok(KEEP_ALIVE)),
+            _ = self.stopping.wait_for(|stopping| *stopping) => None,
         }
     }
 }

@@ -9,7 +9,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
 /// No answer takes as long as this.
-const LIMIT: Duration = Duration::from_secs(30);
+pub(super) const LIMIT: Duration = Duration::from_secs(30);
 
 pub(super) struct Client {
     address: SocketAddr,
@@ -31,6 +31,28 @@ pub(super) struct Stream {
 impl Client {
     pub(super) fn new(address: SocketAddr) -> Self {
         Self { address }
+    }
+
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Sends bytes as they are and reads until the connection is closed; none when nothing comes.
+    pub(super) async fn raw(&self, bytes: &[u8]) -> Option<Reply> {
+        let mut connection = TcpStream::connect(self.address).await.unwrap();
+        // The service may answer and close before it has read everything.
+        let _ = connection.write_all(bytes).await;
+        let mut answer = Vec::new();
+        let _ = tokio::time::timeout(LIMIT, connection.read_to_end(&mut answer)).await.unwrap();
+        let answer = String::from_utf8_lossy(&answer).into_owned();
+        let (head, body) = answer.split_once("\r\n\r\n")?;
+        let (first, headers) = head.split_once("\r\n").unwrap_or((head, ""));
+        let headers = headers.lines().filter_map(|line| line.split_once(": "));
+        Some(Reply {
+            status: first.split(' ').nth(1)?.parse().ok()?,
+            headers: headers.map(|(name, value)| (name.to_lowercase(), value.to_owned())).collect(),
+            body: body.to_owned(),
+        })
     }
 
     pub(super) async fn send(

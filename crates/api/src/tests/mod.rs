@@ -1,10 +1,21 @@
 //! The API over real HTTP, with drivers that simulate.
 
+mod abuse;
 mod artifacts;
 mod client;
+mod clients;
 mod deployments;
+mod description;
 mod events;
+mod legacy;
+mod newest;
 mod protocol;
+mod proxy;
+mod revisions;
+mod socket;
+mod system;
+mod urls;
+mod websocket;
 
 use crate::config::{Config, Setting};
 use crate::{Serving, serve};
@@ -24,6 +35,12 @@ impl Running {
         Self::start_with(tempfile::tempdir().unwrap(), vec![]).await
     }
 
+    /// With settings beside those of all tests.
+    async fn with(settings: &[(&str, serde_json::Value)]) -> Self {
+        let settings = settings.iter().map(|(key, value)| Setting::flag(key, value.clone()));
+        Self::start_with(tempfile::tempdir().unwrap(), settings.collect()).await
+    }
+
     async fn start_with(directory: TempDir, mut settings: Vec<Setting>) -> Self {
         settings.extend([
             Setting::flag("data", json!(directory.path())),
@@ -41,6 +58,19 @@ impl Running {
     async fn stop(self) -> TempDir {
         self.serving.stop().await.unwrap();
         self.directory
+    }
+
+    /// Waits until the answer at `path` is as wished.
+    async fn wait(&self, path: &str, wished: impl Fn(&Reply) -> bool) -> Reply {
+        let deadline = tokio::time::Instant::now() + client::LIMIT;
+        loop {
+            let answer = self.get(path).await;
+            if wished(&answer) {
+                return answer;
+            }
+            assert!(tokio::time::Instant::now() < deadline, "{path} stays {answer:?}");
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
     }
 
     async fn get(&self, path: &str) -> Reply {

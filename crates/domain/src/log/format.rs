@@ -80,6 +80,15 @@ pub(super) struct Header<'a> {
     pub numbers: Numbers,
 }
 
+/// What retention needs of a record: when it was appended, in nanoseconds since 1970, its type, and whether it has a
+/// fact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Age<'a> {
+    pub time: i128,
+    pub kind: &'a str,
+    pub has_fact: bool,
+}
+
 /// Frozen: fields are neither reordered nor changed.
 #[derive(Serialize, Deserialize)]
 struct HeaderV1<'a> {
@@ -217,14 +226,24 @@ impl<'a> Body<'a> {
 
     /// What the index needs.
     pub fn header(&self) -> Result<Header<'a>, ReadError> {
-        let (HeaderV1 { timestamp, kind, tags, .. }, value, _) = split(self.position, self.bytes)?;
+        let (HeaderV1 { timestamp, kind, tags, .. }, value, _) = self.split()?;
         Ok(Header { timestamp, kind, tags, numbers: Numbers::of_json(value) })
+    }
+
+    /// What retention decides by.
+    pub fn age(&self) -> Result<Age<'a>, ReadError> {
+        let (HeaderV1 { time, kind, fact_bytes, .. }, _, _) = self.split()?;
+        Ok(Age { time, kind, has_fact: fact_bytes.is_some() })
     }
 
     /// Whether it changes the state.
     pub fn has_fact(&self) -> Result<bool, ReadError> {
-        let (header, _, _) = split(self.position, self.bytes)?;
+        let (header, _, _) = self.split()?;
         Ok(header.fact_bytes.is_some())
+    }
+
+    fn split(&self) -> Result<Parts<'a>, ReadError> {
+        split(self.position, self.bytes)
     }
 
     /// The record.

@@ -85,11 +85,6 @@ impl Keeper {
         self.due.store(last.0.saturating_add(interval), Ordering::Release);
     }
 
-    /// Whether the log is being closed.
-    pub fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Acquire)
-    }
-
     /// Asks the thread to write the last snapshots and to end.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
@@ -110,11 +105,19 @@ impl Keeper {
 /// Writes the snapshot of every fold whose newest one is at least `records_min` behind.
 fn write_all(shared: &Shared, last: Position, records_min: u64) {
     let _maintenance = shared.keeper.maintenance.lock().unwrap_or_else(PoisonError::into_inner);
+    write_due(shared, last, records_min);
+}
+
+/// The same for who does maintenance already; with 0, also those that are as new as can be are written again.
+pub(super) fn write_due(shared: &Shared, last: Position, records_min: u64) {
     for kept in shared.keeper.kept().iter_mut() {
         if last.0 < kept.newest.0.saturating_add(records_min) {
             continue;
         }
         let Some((position, payload)) = (kept.source)(last) else { continue };
+        if position <= kept.newest && records_min > 0 {
+            continue;
+        }
         match write(shared, &kept.fold, position, payload) {
             Ok(()) => kept.newest = position,
             Err(reason) => shared.snapshots.notice(format!(

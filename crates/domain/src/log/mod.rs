@@ -11,6 +11,7 @@
 //! them, `snapshot` and `keeper` bound how much is read at opening, and `mark` notices a log that lost its end.
 //! The log knows neither commands nor state, and takes from a fact only which artifact it revises.
 
+mod backup;
 mod chain;
 mod error;
 mod format;
@@ -19,18 +20,23 @@ mod keeper;
 mod mark;
 mod migrate;
 mod recent;
+mod retention;
 mod sequencer;
 mod snapshot;
 mod storage;
 mod subscription;
 #[cfg(test)]
 mod tests;
+mod verify;
 mod writer;
 
+pub use backup::{BackedUp, BackupError, restore};
 pub use chain::ChainHash;
 pub use error::{AppendError, OpenError, ReadError};
 pub use migrate::{Migrated, migrate};
+pub use retention::{Dropped, Expiry, KEPT_TYPES, RetentionError};
 pub use subscription::Subscription;
+pub use verify::Verified;
 
 use crate::artifact::ArtifactKey;
 use crate::event::{Aggregate, Aggregator, Draft, Function, Page, Position, Query, Record};
@@ -39,7 +45,7 @@ use format::Stored;
 use index::{Index, Tallied};
 use keeper::Keeper;
 use recent::Recent;
-use sequencer::{Outcome, Sequencer};
+use sequencer::{Local, Outcome, Sequencer};
 use snapshot::{Fold, Snapshot, Snapshots};
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -55,6 +61,9 @@ pub const PAGE_RECORDS_MAX: u64 = 10_000;
 pub const READ_RECORDS_MAX: usize = 10_000;
 /// See [`READ_RECORDS_MAX`].
 pub const READ_BYTES_MAX: usize = 16 << 20;
+
+/// How often a query looks again when retention drops what it is about to read.
+const RETRIES_MAX: usize = 8;
 
 /// The append-only log. Cheap to clone; the last clone that is dropped writes what waits and closes it.
 #[derive(Clone)]
@@ -210,7 +219,8 @@ impl Log {
     }
 
     fn start(storage: Storage) -> Result<Self, OpenError> {
-        let shared = Arc::new(Shared::load(storage)?);
+        let (shared, sequencer) = Shared::load(storage)?;
+        let shared = Arc::new(shared);
         let failed =
             |error| shared.storage.unwritable(format!("a thread of the log cannot start: {error}"));
         // When the second does not start, the owner that is dropped ends the first.
@@ -219,12 +229,12 @@ impl Log {
         let indexed = Arc::downgrade(&shared);
         let source = move |_| {
             let shared = indexed.upgrade()?;
-            // A copy, which shares its segments: the writer does not wait while the bytes are made.
+            // A copy is cheap, since its segments are shared; what takes long must not hold the writer up.
             let index = shared.index().clone();
             Some((index.last(), index.to_bytes()))
         };
         shared.keeper.keep(index_fold(), shared.indexed, Box::new(source));
-        owner.writer = Some(writer::start(Arc::clone(&shared)).map_err(failed)?);
+        owner.writer = Some(writer::start(Arc::clone(&shared), sequencer).map_err(failed)?);
         Ok(Self(Arc::new(owner)))
     }
 
@@ -295,7 +305,7 @@ impl Drop for Owner {
 /// What the log, its writer and its subscribers share.
 struct Shared {
     storage: Storage,
-    sequencer: Sequencer,
+    sequencer: Arc<dyn Sequencer>,
     index: RwLock<Index>,
     recent: RwLock<Recent>,
     snapshots: Snapshots,
@@ -325,7 +335,7 @@ enum Condition {
 
 impl Shared {
     /// Takes the newest snapshot of the index that fits, checks every record after it, and adds those to the index.
-    fn load(storage: Storage) -> Result<Self, OpenError> {
+    fn load(storage: Storage) -> Result<(Self, Arc<Local>), OpenError> {
         let unopened = |error| storage.unopened(error);
         let snapshots = storage.snapshots();
         let end = storage.last().map_err(unopened)?.map_or(Position::START, |(last, _)| last);
@@ -336,8 +346,8 @@ impl Shared {
                 return Err("records were dropped since".to_owned());
             }
             let place = fitting(&storage, &snapshot)?;
-            let index = Index::from_bytes(&snapshot.payload)
-                .ok_or_else(|| "its index cannot be read".to_owned())?;
+            let index = Index::from_bytes(&snapshot.payload);
+            let index = index.ok_or_else(|| "its bytes are not those of an index".to_owned())?;
             let fits = index.last() == place.position;
             fits.then_some((place, index)).ok_or_else(|| "it ends elsewhere".to_owned())
         });
@@ -361,16 +371,18 @@ impl Shared {
             );
             return Err(storage.damaged(reason));
         }
-        Ok(Self {
+        let sequencer = Arc::new(Local::new(last, revisions));
+        let shared = Self {
             storage,
-            sequencer: Sequencer::new(last, revisions),
+            sequencer: Arc::clone(&sequencer) as Arc<dyn Sequencer>,
             index: RwLock::new(index),
             recent: RwLock::default(),
             snapshots,
             keeper,
             indexed: place.position,
             progress: watch::Sender::new(Progress { last, hash, condition: Condition::Running }),
-        })
+        };
+        Ok((shared, sequencer))
     }
 
     fn read(
@@ -423,6 +435,10 @@ impl Shared {
         let take = usize::try_from(per_page).ok().filter(|_| per_page <= PAGE_RECORDS_MAX);
         let take = take.ok_or(ReadError::PageTooLarge { per_page, max: PAGE_RECORDS_MAX })?;
         let skip = page.saturating_sub(1).saturating_mul(per_page);
+        again(|| self.find(query, skip, take))
+    }
+
+    fn find(&self, query: &Query, skip: u64, take: usize) -> Result<Page, ReadError> {
         let view = self.index().view(query);
         let found = view.find(skip, take);
         let recent: Option<Vec<_>> = {
@@ -438,6 +454,10 @@ impl Shared {
             let view = self.index().view(query);
             return Ok(Aggregate::Count(view.count()));
         }
+        again(|| self.add_up(query, aggregator))
+    }
+
+    fn add_up(&self, query: &Query, aggregator: &Aggregator) -> Result<Aggregate, ReadError> {
         let (view, member) = self.index().view_field(query, &aggregator.field);
         let Tallied { mut tally, unread } = view.tally();
         for positions in unread.chunks(READ_RECORDS_MAX) {
@@ -472,6 +492,18 @@ impl Shared {
     fn recent_mut(&self) -> RwLockWriteGuard<'_, Recent> {
         self.recent.write().expect(NEVER_POISONED)
     }
+}
+
+/// Asks once more when a record is missing: between a look into the index and the reading of what it names, retention
+/// may have dropped it. The index forgets records before they are dropped, so the second look does not name it.
+fn again<T>(ask: impl Fn() -> Result<T, ReadError>) -> Result<T, ReadError> {
+    for _ in 0..RETRIES_MAX {
+        match ask() {
+            Err(ReadError::Missing { .. }) => {}
+            answer => return answer,
+        }
+    }
+    ask()
 }
 
 /// The snapshots of the index. Another version of it, or another release, builds its own.

@@ -32,6 +32,14 @@ impl Recent {
         }
     }
 
+    /// Forgets the records up to `position`: some of them were dropped from the log, and the ring has no gaps.
+    pub fn forget(&mut self, position: Position) {
+        while self.records.front().is_some_and(|(record, _)| record.position <= position) {
+            let (_, bytes) = self.records.pop_front().expect("the ring has a front");
+            self.bytes -= bytes;
+        }
+    }
+
     /// The record at `position`, when it is kept.
     pub fn get(&self, position: Position) -> Option<Arc<Record>> {
         Some(Arc::clone(&self.records.get(self.offset(position)?)?.0))

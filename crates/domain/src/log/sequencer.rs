@@ -1,7 +1,10 @@
-//! What gives events their positions: expectations are checked, positions given and the append queued under one lock.
+//! What gives events their positions, and the one seam behind which a replicated log will stand.
 //!
-//! Positions follow from the order of the calls alone, before anything is written. The sequencer knows neither
-//! RocksDB nor threads; the writer takes what waits and later says how that went.
+//! [`Sequencer`] is all that an append needs: positions, expected revisions, and when it is durable. [`Local`] is the one
+//! there is: expectations are checked, positions given and the append queued under one lock. Positions follow from the
+//! order of the calls alone, before anything is written. It knows neither RocksDB nor threads; the writer takes what
+//! waits and later says how that went. Whatever the sequencer, durable records reach index, snapshots and subscribers
+//! through `writer::publish` alone. `docs/decisions/0008` says how a replicated one fits.
 
 use super::Expect;
 use super::error::AppendError;
@@ -26,8 +29,31 @@ const COMMIT_BYTES_MAX: usize = 8 << 20;
 /// How an append went: durable, or the reason why the log stopped.
 pub(super) type Outcome = Result<(), String>;
 
+/// Gives events their positions and makes them durable, in that order.
+pub(super) trait Sequencer: Send + Sync {
+    /// Gives `drafts` the next positions when `expect` holds, all of them or none. The outcome says when they are durable,
+    /// and everything before them is; until then nobody else sees them. Refuses instead of waiting.
+    fn append(
+        &self,
+        drafts: Vec<Draft>,
+        expect: &Expect,
+    ) -> Result<(Vec<Arc<Record>>, oneshot::Receiver<Outcome>), AppendError>;
+
+    /// The position that the next record gets.
+    fn next(&self) -> Position;
+
+    /// The revision of `artifact`, as the next append sees it.
+    fn revision(&self, artifact: &ArtifactKey) -> Option<Position>;
+
+    /// Why it takes no more appends.
+    fn failure(&self) -> Option<String>;
+
+    /// No more appends: what waits still becomes durable, or is told that it does not.
+    fn close(&self);
+}
+
 /// Gives positions and holds what waits for the disk.
-pub(super) struct Sequencer {
+pub(super) struct Local {
     state: Mutex<State>,
     work: Condvar,
 }
@@ -51,7 +77,7 @@ struct State {
     failure: Option<String>,
 }
 
-impl Sequencer {
+impl Local {
     /// Continues after `last`, where `revisions` hold.
     pub fn new(last: Position, revisions: HashMap<ArtifactKey, Position>) -> Self {
         let state = State {
@@ -66,8 +92,43 @@ impl Sequencer {
         Self { state: Mutex::new(state), work: Condvar::new() }
     }
 
-    /// Checks `expect`, gives `drafts` their positions and queues them. Nothing changes when it is refused.
-    pub fn append(
+    /// Waits for appends and takes what fits into one commit; `None` when the log is closed and all is taken.
+    pub fn take(&self) -> Option<Vec<Entry>> {
+        let waits = |state: &mut State| state.queue.is_empty() && !state.closed;
+        let mut state = self.work.wait_while(self.lock(), waits).expect(NEVER_POISONED);
+        let (mut entries, mut records, mut bytes) = (Vec::new(), 0, 0);
+        while let Some(entry) = state.queue.front() {
+            records += entry.records.len();
+            bytes += entry.bytes;
+            if !entries.is_empty() && (records > COMMIT_RECORDS_MAX || bytes > COMMIT_BYTES_MAX) {
+                break;
+            }
+            let entry = state.queue.pop_front().expect("the queue has a front");
+            state.queued_records -= entry.records.len();
+            state.queued_bytes -= entry.bytes;
+            entries.push(entry);
+        }
+        (!entries.is_empty()).then_some(entries)
+    }
+
+    /// Fail-stop: refuses all that waits and all that comes. The first reason stays.
+    pub fn stop(&self, reason: &str) {
+        let mut state = self.lock();
+        let reason = state.failure.get_or_insert_with(|| reason.to_owned()).clone();
+        state.queued_records = 0;
+        state.queued_bytes = 0;
+        for entry in std::mem::take(&mut state.queue) {
+            _ = entry.done.send(Err(reason.clone()));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect(NEVER_POISONED)
+    }
+}
+
+impl Sequencer for Local {
+    fn append(
         &self,
         drafts: Vec<Draft>,
         expect: &Expect,
@@ -106,59 +167,21 @@ impl Sequencer {
         Ok((records, outcome))
     }
 
-    /// The position that the next record gets.
-    pub fn next(&self) -> Position {
+    fn next(&self) -> Position {
         self.lock().next
     }
 
-    /// The revision of `artifact`, as the next append sees it.
-    pub fn revision(&self, artifact: &ArtifactKey) -> Option<Position> {
+    fn revision(&self, artifact: &ArtifactKey) -> Option<Position> {
         self.lock().revisions.get(artifact).copied()
     }
 
-    /// Why the log takes no more writes.
-    pub fn failure(&self) -> Option<String> {
+    fn failure(&self) -> Option<String> {
         self.lock().failure.clone()
     }
 
-    /// Waits for appends and takes what fits into one commit; `None` when the log is closed and all is taken.
-    pub fn take(&self) -> Option<Vec<Entry>> {
-        let waits = |state: &mut State| state.queue.is_empty() && !state.closed;
-        let mut state = self.work.wait_while(self.lock(), waits).expect(NEVER_POISONED);
-        let (mut entries, mut records, mut bytes) = (Vec::new(), 0, 0);
-        while let Some(entry) = state.queue.front() {
-            records += entry.records.len();
-            bytes += entry.bytes;
-            if !entries.is_empty() && (records > COMMIT_RECORDS_MAX || bytes > COMMIT_BYTES_MAX) {
-                break;
-            }
-            let entry = state.queue.pop_front().expect("the queue has a front");
-            state.queued_records -= entry.records.len();
-            state.queued_bytes -= entry.bytes;
-            entries.push(entry);
-        }
-        (!entries.is_empty()).then_some(entries)
-    }
-
-    /// No more appends: what waits is still taken.
-    pub fn close(&self) {
+    fn close(&self) {
         self.lock().closed = true;
         self.work.notify_one();
-    }
-
-    /// Fail-stop: refuses all that waits and all that comes. The first reason stays.
-    pub fn stop(&self, reason: &str) {
-        let mut state = self.lock();
-        let reason = state.failure.get_or_insert_with(|| reason.to_owned()).clone();
-        state.queued_records = 0;
-        state.queued_bytes = 0;
-        for entry in std::mem::take(&mut state.queue) {
-            _ = entry.done.send(Err(reason.clone()));
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect(NEVER_POISONED)
     }
 }
 

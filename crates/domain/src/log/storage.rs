@@ -8,6 +8,7 @@
 //! | `r` | records | position | see [`super::format`] |
 //! | `m` | about the store | `format` | version of the store, 4 bytes, big-endian |
 //! | | | `generation` | how often retention dropped records, 8 bytes, big-endian; none is 0 |
+//! | | | `retention` | up to which position records of which types were dropped, postcard |
 //! | | | `migration` | while one is under way: the format it comes from, 4 bytes, and the last position done, 8 bytes |
 //! | `v` | revisions: the position of the last record that moved it | letter of the kind, name | position, 8 bytes, big-endian |
 
@@ -15,9 +16,11 @@ use super::chain::{ChainHash, Place, follows};
 use super::error::{OpenError, ReadError};
 use super::format::{Stored, record_key, record_position, revision_artifact, revision_key};
 use super::mark::{Acknowledged, Mark};
+use super::retention::Reached;
 use super::snapshot::Snapshots;
 use crate::artifact::ArtifactKey;
 use crate::event::{Position, Record};
+use rocksdb::checkpoint::Checkpoint;
 use rocksdb::{
     BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType,
     DBRecoveryMode, Env, ErrorKind, IteratorMode, LogLevel, Options, ReadOptions, WriteBatch,
@@ -37,6 +40,7 @@ const REVISIONS: &str = "v";
 const FORMAT_KEY: &[u8] = b"format";
 const MIGRATION_KEY: &[u8] = b"migration";
 const GENERATION_KEY: &[u8] = b"generation";
+const RETENTION_KEY: &[u8] = b"retention";
 
 /// Memory of one column family before it is flushed to a file; two may exist at a time.
 const RECORDS_BUFFER_BYTES: usize = 16 << 20;
@@ -113,8 +117,7 @@ impl Storage {
         Self::of(database, directory).prepare()
     }
 
-    /// Opens a store whose writes RocksDB refuses: tests see a real write fail.
-    #[cfg(test)]
+    /// Opens a store only to read it: nothing in its directory changes, and RocksDB refuses writes.
     pub fn open_read_only(directory: &Path) -> Result<Self, OpenError> {
         let database = DB::open_cf_for_read_only(
             &database_options(),
@@ -219,6 +222,47 @@ impl Storage {
             reason: "the generation of the store is unreadable".to_owned(),
         })?;
         Ok(u64::from_be_bytes(bytes))
+    }
+
+    /// Adds how often retention dropped records to `batch`.
+    pub fn put_generation(&self, batch: &mut Batch, generation: u64) {
+        batch.0.put_cf(self.family(META), GENERATION_KEY, generation.to_be_bytes());
+    }
+
+    /// How far retention is.
+    pub fn retention(&self) -> Result<Reached, ReadError> {
+        let value = self.database.get_cf(self.family(META), RETENTION_KEY);
+        let value = value.map_err(|error| unreadable(Position::START, &error))?;
+        let Some(value) = value else { return Ok(Reached::default()) };
+        postcard::from_bytes(&value).map_err(|error| ReadError::Damaged {
+            position: Position::START,
+            reason: format!("how far retention is: {error}"),
+        })
+    }
+
+    /// Adds how far retention is to `batch`.
+    pub fn put_retention(&self, batch: &mut Batch, reached: &Reached) {
+        let value =
+            postcard::to_stdvec(reached).expect("names and numbers can be written to memory");
+        batch.0.put_cf(self.family(META), RETENTION_KEY, value);
+    }
+
+    /// Adds to `batch` that nothing stands at `position` any more: only for what a gap covers.
+    pub fn remove_record(&self, batch: &mut Batch, position: Position) {
+        batch.0.delete_cf(self.family(RECORDS), record_key(position));
+    }
+
+    /// Gives the space of what was removed between two positions back to the file system.
+    pub fn compact(&self, first: Position, last: Position) {
+        let (first, last) = (record_key(first), record_key(last.next()));
+        self.database.compact_range_cf(self.family(RECORDS), Some(first), Some(last));
+    }
+
+    /// Writes the files of the store as they are now into `directory`, which must not exist and lie on the same disk:
+    /// most of them are the same files under another name.
+    pub fn checkpoint(&self, directory: &Path) -> Result<(), String> {
+        let checkpoint = Checkpoint::new(&self.database).map_err(|error| error.to_string())?;
+        checkpoint.create_checkpoint(directory).map_err(|error| error.to_string())
     }
 
     /// The format of the store; newer ones are refused.

@@ -1,7 +1,9 @@
 //! The log as its users see it: on disk, in memory, with many writers, and after damage.
 
+mod backups;
 mod damage;
 pub(super) mod golden;
+mod retention;
 mod snapshots;
 
 use super::storage::Storage;
@@ -239,7 +241,7 @@ fn limits_are_told_apart() {
 /// Without a writer, nothing leaves the queue.
 #[test]
 fn a_full_queue_refuses_and_goes_on_when_there_is_room() {
-    let sequencer = Sequencer::new(Position::START, std::collections::HashMap::new());
+    let sequencer = sequencer::Local::new(Position::START, std::collections::HashMap::new());
     let mut accepted = 0;
     let refused = loop {
         match sequencer.append(vec![draft(1); 10_000], &Expect::Any) {

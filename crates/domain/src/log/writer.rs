@@ -7,7 +7,7 @@
 use super::chain::{ChainHash, Place};
 use super::format::{Header, record_key};
 use super::index::Numbers;
-use super::sequencer::{Entry, revision};
+use super::sequencer::{Entry, Local, revision};
 use super::storage::Batch;
 use super::{Condition, Shared};
 use crate::event::{Position, Record};
@@ -15,31 +15,39 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 /// Starts the thread; it ends when the sequencer is closed and nothing waits.
-pub(super) fn start(shared: Arc<Shared>) -> std::io::Result<JoinHandle<()>> {
+pub(super) fn start(shared: Arc<Shared>, sequencer: Arc<Local>) -> std::io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name("segue-log".to_owned()).spawn(move || {
-        let ending = Ending(&shared);
+        let ending = Ending { shared: &shared, sequencer: &sequencer };
         let mut hash = shared.progress.borrow().hash;
-        while let Some(entries) = shared.sequencer.take() {
-            hash = commit(&shared, entries, hash);
+        while let Some(entries) = sequencer.take() {
+            hash = commit(&shared, &sequencer, entries, hash);
         }
         drop(ending);
     })
 }
 
 /// Tells those who wait that no more records come, also when the thread panics.
-struct Ending<'a>(&'a Shared);
+struct Ending<'a> {
+    shared: &'a Shared,
+    sequencer: &'a Local,
+}
 
 impl Drop for Ending<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.sequencer.stop("its writer failed unexpectedly; see the program's error output");
+            self.sequencer.stop("its writer failed unexpectedly; see the program's error output");
         }
-        self.0.progress.send_modify(|progress| progress.condition = Condition::Closed);
+        self.shared.progress.send_modify(|progress| progress.condition = Condition::Closed);
     }
 }
 
 /// Writes `entries` as one batch and answers each. From `hash` before them to the hash after them.
-fn commit(shared: &Shared, entries: Vec<Entry>, mut hash: ChainHash) -> ChainHash {
+fn commit(
+    shared: &Shared,
+    sequencer: &Local,
+    entries: Vec<Entry>,
+    mut hash: ChainHash,
+) -> ChainHash {
     let mut batch = Batch::default();
     let (mut written, mut waiting) = (Vec::new(), Vec::with_capacity(entries.len()));
     for entry in entries {
@@ -66,7 +74,7 @@ fn commit(shared: &Shared, entries: Vec<Entry>, mut hash: ChainHash) -> ChainHas
         Ok(()) => publish(shared, written, hash),
         Err(reason) => {
             // First the queue, so that nobody who reads the answers below can append once more.
-            shared.sequencer.stop(reason);
+            sequencer.stop(reason);
             shared.progress.send_modify(|progress| progress.condition = Condition::Stopped);
         }
     }

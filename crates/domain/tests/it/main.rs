@@ -3,6 +3,8 @@
 
 mod conditions;
 mod deployments;
+mod faults;
+mod fuzz;
 mod generate;
 mod laws;
 mod round_trip;

@@ -121,10 +121,6 @@ impl Index {
     }
 
     /// Drops records that retention took away. They are neither found nor counted any more.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "for retention, which comes with the log's snapshots")
-    )]
     pub fn forget(&mut self, positions: impl IntoIterator<Item = Position>) {
         for Position(position) in positions {
             if self.tail.forget(position) {

@@ -21,6 +21,7 @@ mod state;
 mod tests;
 
 pub use process::program_version;
+pub use render::TEMPLATE;
 
 use super::{Applied, Configuration, Frontend, GatewayDriver};
 use crate::driver::{Changes, Error};

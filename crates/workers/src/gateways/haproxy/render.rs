@@ -11,7 +11,8 @@ use minijinja::{Environment, Value};
 use serde::Serialize;
 use sha1::{Digest, Sha1};
 
-const TEMPLATE: &str = include_str!("haproxy.cfg.jinja");
+/// The template of the text, in the language of `minijinja`.
+pub const TEMPLATE: &str = include_str!("haproxy.cfg.jinja");
 
 /// What the text holds beside the model.
 #[derive(Clone, Debug, Serialize)]

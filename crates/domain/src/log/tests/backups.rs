@@ -1,0 +1,87 @@
+//! Backups while the log is written, and what a restore refuses.
+
+use super::*;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+#[test]
+fn a_backup_under_load_is_restored_with_the_same_hash() {
+    let directory = tempfile::tempdir().unwrap();
+    let places = tempfile::tempdir().unwrap();
+    let log = Log::open(directory.path()).unwrap();
+    append(&log, (0..3_000).map(draft).collect());
+    append(&log, vec![scale_stored("small")]);
+    let stopping = AtomicBool::new(false);
+    let backups = std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while !stopping.load(Ordering::Relaxed) {
+                    append(&log, vec![draft(1), draft(2)]);
+                }
+            });
+        }
+        let backups = [1, 2].map(|number| {
+            let (before, _) = log.head();
+            let backup = log.backup(&places.path().join(format!("backup-{number}"))).unwrap();
+            assert!(backup.last >= before, "what was acknowledged before is part of it");
+            backup
+        });
+        stopping.store(true, Ordering::Relaxed);
+        backups
+    });
+    for (number, backup) in (1..).zip(backups) {
+        let (from, to) = (
+            places.path().join(format!("backup-{number}")),
+            places.path().join(format!("log-{number}")),
+        );
+        assert_eq!(restore(&from, &to).unwrap(), backup);
+        let restored = Log::open(&to).unwrap();
+        assert_eq!(restored.head(), (backup.last, backup.hash));
+        assert_eq!(restored.verify().unwrap().records, backup.last.0);
+        assert_eq!(all(&restored), all(&log)[..usize::try_from(backup.last.0).unwrap()]);
+        assert_eq!(append(&restored, vec![draft(1)])[0].position, backup.last.next());
+    }
+    assert!(!directory.path().join("checkpoint").exists());
+}
+
+#[test]
+fn a_damaged_backup_is_not_restored() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = Log::open(directory.path()).unwrap();
+    append(&log, (0..50).map(draft).collect());
+    let backup = directory.path().with_extension("backup");
+    log.backup(&backup).unwrap();
+    assert!(matches!(log.backup(&backup), Err(BackupError::Exists(_))));
+    let refused = |damage: &dyn Fn(&Path)| {
+        let copy = copy(&backup);
+        damage(copy.path());
+        let target = copy.path().join("restored");
+        let refused = restore(copy.path(), &target).unwrap_err();
+        assert!(!target.exists(), "{refused}");
+        refused.to_string()
+    };
+    for entry in std::fs::read_dir(&backup).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name();
+        refused(&|copy| std::fs::remove_file(copy.join(&name)).unwrap());
+        if entry.metadata().unwrap().len() == 0 {
+            continue;
+        }
+        let change = |change: &dyn Fn(&mut Vec<u8>)| {
+            refused(&|copy| {
+                let mut bytes = std::fs::read(copy.join(&name)).unwrap();
+                change(&mut bytes);
+                std::fs::write(copy.join(&name), bytes).unwrap();
+            })
+        };
+        let sentence = change(&|bytes| *bytes.last_mut().unwrap() ^= 4);
+        assert!(sentence.contains("backup"), "{sentence}");
+        change(&|bytes| bytes.truncate(bytes.len() - 1));
+    }
+    let foreign = refused(&|copy| {
+        let path = copy.join("backup.json");
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(path, text.replace("\"position\": 50", "\"position\": 51")).unwrap();
+    });
+    assert!(foreign.contains("it ends at position 50"), "{foreign}");
+    std::fs::remove_dir_all(&backup).unwrap();
+}

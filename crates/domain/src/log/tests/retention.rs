@@ -1,0 +1,162 @@
+//! Old records go, and everything else stays: positions, hashes, totals, streams, facts.
+
+use super::*;
+
+fn of_kind(kind: &str, number: usize) -> Draft {
+    let mut draft = draft(number);
+    kind.clone_into(&mut draft.event.kind);
+    draft
+}
+
+/// Two of three are metrics; now and then there is an artifact.
+fn mixed(numbers: std::ops::Range<usize>) -> Vec<Draft> {
+    let draft = |number: usize| match number {
+        _ if number.is_multiple_of(50) => {
+            let mut stored = scale_stored("small");
+            stored.time = NOON + time::Duration::seconds(i64::try_from(number).unwrap());
+            "metrics".clone_into(&mut stored.event.kind);
+            stored
+        }
+        _ if number.is_multiple_of(3) => of_kind("archive", number),
+        _ => of_kind("metrics", number),
+    };
+    numbers.map(draft).collect()
+}
+
+fn expired(seconds: i64) -> Vec<Expiry> {
+    let before = NOON + time::Duration::seconds(seconds);
+    vec![Expiry { kind: "metrics".into(), before }]
+}
+
+fn total(log: &Log, kind: &str) -> u64 {
+    log.query(&Query { kind: Some(kind.into()), ..Query::default() }, 1, 10).unwrap().total
+}
+
+fn kept(records: &[Arc<Record>], seconds: i64) -> Vec<Arc<Record>> {
+    let before = NOON + time::Duration::seconds(seconds);
+    let stays = |record: &&Arc<Record>| {
+        record.event.kind != "metrics" || record.event.fact.is_some() || record.time >= before
+    };
+    records.iter().filter(stays).cloned().collect()
+}
+
+#[test]
+fn what_expired_goes_and_the_rest_stays_as_it_was() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = Log::open(directory.path()).unwrap();
+    for first in (0..6_000).step_by(1_000) {
+        append(&log, mixed(first..first + 1_000));
+    }
+    let (before, head) = (all(&log), log.head());
+    let verified = log.verify().unwrap();
+    assert_eq!((verified.records, verified.dropped), (6_000, 0));
+    for seconds in [10, 2_500, 2_500, 5_000] {
+        log.drop_expired(&expired(seconds)).unwrap();
+        let expected = kept(&before, seconds);
+        assert_eq!(all(&log), expected);
+        assert_eq!(log.head(), head, "position and hash stay");
+        let metrics = expected.iter().filter(|record| record.event.kind == "metrics").count();
+        assert_eq!(total(&log, "metrics"), metrics as u64);
+        let verified = log.verify().unwrap();
+        assert_eq!(verified.records, expected.len() as u64);
+        assert_eq!((verified.last, verified.hash), head);
+        let stream = log.subscribe(Position::START).take(expected.len()).map(Result::unwrap);
+        let streamed: Vec<_> = futures::executor::block_on(stream.collect());
+        assert_eq!(streamed, expected);
+        let killed = copy(directory.path());
+        let reopened = Log::open(killed.path()).unwrap();
+        assert_eq!(reopened.take_notices(), [""; 0], "the snapshots are those after dropping");
+        assert_eq!(all(&reopened), expected);
+        assert_eq!(reopened.verify().unwrap(), verified);
+        assert_eq!(append(&reopened, vec![draft(1)])[0].position, Position(6_001));
+    }
+}
+
+#[test]
+fn what_users_did_and_the_newest_record_are_never_dropped() {
+    let log = Log::in_memory().unwrap();
+    let kept = vec![Expiry { kind: "archive".into(), before: NOON }];
+    let refused = log.drop_expired(&kept).unwrap_err();
+    assert_eq!(refused.to_string(), "events of type 'archive' are never dropped");
+    append(&log, (0..5).map(|number| of_kind("metrics", number)).collect());
+    assert_eq!(log.drop_expired(&expired(1_000)).unwrap(), Dropped { records: 4, more: false });
+    assert_eq!(positions(&all(&log)), [5]);
+    append(&log, vec![of_kind("metrics", 9)]);
+    assert_eq!(log.drop_expired(&expired(1_000)).unwrap(), Dropped { records: 1, more: false });
+    assert_eq!(positions(&all(&log)), [6], "what was held back goes the next time");
+    assert_eq!(log.drop_expired(&[]).unwrap(), Dropped::default());
+}
+
+#[test]
+fn a_subscription_in_the_middle_goes_on_behind_the_gap() {
+    let log = Log::in_memory().unwrap();
+    append(&log, (0..100).map(|number| of_kind("metrics", number)).collect());
+    append(&log, vec![of_kind("archive", 100)]);
+    log.drop_expired(&expired(90)).unwrap();
+    assert_eq!(positions(&log.read(Position(40), 3).unwrap()), [91, 92, 93]);
+    assert_eq!(positions(&log.read(Position::START, 1).unwrap()), [91]);
+}
+
+/// Positions, tags and times differ in every record, so that nothing compresses away.
+#[test]
+fn disk_use_falls() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = Log::open(directory.path()).unwrap();
+    let noisy = |number: usize| {
+        let mut draft = of_kind("metrics", number);
+        let noise = blake3::hash(&number.to_le_bytes()).to_hex();
+        draft.event.value = noise.repeat(16).into();
+        draft.event.tags = Tags::expand([noise.as_str()]);
+        draft
+    };
+    for first in (0..24_000).step_by(4_000) {
+        append(&log, (first..first + 4_000).map(noisy).collect());
+    }
+    append(&log, vec![of_kind("archive", 1)]);
+    let tables = || -> u64 {
+        let files = std::fs::read_dir(directory.path()).unwrap().map(Result::unwrap);
+        files
+            .filter(|file| file.path().extension().is_some_and(|extension| extension == "sst"))
+            .map(|file| file.metadata().unwrap().len())
+            .sum()
+    };
+    log.shared().storage.compact(Position::START, Position(24_001));
+    let before = tables();
+    log.drop_expired(&expired(23_000)).unwrap();
+    let after = tables();
+    println!("{before} bytes before, {after} after");
+    assert!(after < before / 5, "{before} bytes before, {after} after");
+    log.verify().unwrap();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    /// Whatever is dropped in whatever order: what stays is what a filter leaves, and all of it verifies.
+    #[test]
+    fn dropping_is_filtering(
+        kinds in prop::collection::vec(0..3usize, 1..60), rounds in prop::collection::vec((0..60i64, 0..60i64, 0..6usize), 1..5),
+    ) {
+        let log = Log::in_memory().unwrap();
+        let name = |kind: usize| ["archive", "metrics", "health"][kind];
+        let mut number = 0;
+        let mut write = |kinds: &[usize]| {
+            let drafts = kinds.iter().map(|kind| { number += 1; of_kind(name(*kind), number) }).collect();
+            append(&log, drafts)
+        };
+        let mut expected = write(&kinds);
+        for (metrics, health, more) in rounds {
+            let limit = |seconds| NOON + time::Duration::seconds(seconds);
+            let expiries =
+                [("metrics", limit(metrics)), ("health", limit(health))].map(|(kind, before)| Expiry { kind: kind.into(), before });
+            log.drop_expired(&expiries).unwrap();
+            let newest = log.last();
+            expected.retain(|record| {
+                record.position == newest
+                    || !expiries.iter().any(|expiry| expiry.kind == record.event.kind && record.time < expiry.before)
+            });
+            prop_assert_eq!(all(&log), expected.clone());
+            prop_assert_eq!(log.verify().unwrap().records, expected.len() as u64);
+            expected.extend(write(&vec![1; more]));
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! The target `dates` of targets.rs, for cargo-fuzz.
+#![no_main]
+
+#[path = "../targets.rs"]
+mod targets;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| targets::dates(data));

@@ -1,0 +1,7 @@
+//! The target `values` of targets.rs, for cargo-fuzz.
+#![no_main]
+
+#[path = "../targets.rs"]
+mod targets;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| targets::values(data));
