@@ -142,7 +142,6 @@ pub struct ApiSettings {
     pub workers: std::num::NonZeroUsize,
     pub response_timeout: Interval,
     pub strip_path_segments: usize,
-    pub legacy_clients: bool,
     pub max_body: ByteSize,
     pub requests_max: usize,
     pub sse: SseSettings,

@@ -43,7 +43,7 @@ pub(super) fn measure(bench: &Bench) -> Result<Vec<Measure>> {
         bench.api().send(
             "POST",
             "/api/v1/events",
-            &format!("{{\"tags\":[\"latency\"],\"value\":{number}}}"),
+            &serde_json::json!({"tags": ["latency"], "value": number}),
             201,
         )?;
     }
