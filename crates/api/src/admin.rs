@@ -99,8 +99,8 @@ fn listen(data: &Path) -> io::Result<UnixListener> {
 async fn answer(stream: UnixStream, log: Log) -> io::Result<()> {
     let mut stream = BufReader::new(stream);
     let mut line = String::new();
-    let read = (&mut stream).take(LINE_BYTES_MAX).read_line(&mut line);
-    tokio::time::timeout(PATIENCE, async { read.await }).await??;
+    let mut limited = (&mut stream).take(LINE_BYTES_MAX);
+    tokio::time::timeout(PATIENCE, limited.read_line(&mut line)).await??;
     let answer = match serde_json::from_str(&line) {
         Ok(Request::Backup(to)) if to.is_absolute() => {
             let copied = tokio::task::spawn_blocking(move || log.backup(&to)).await;

@@ -13,6 +13,7 @@ mod front;
 mod inside;
 mod legacy;
 pub mod logs;
+mod memo;
 mod negotiation;
 mod openapi;
 mod paging;

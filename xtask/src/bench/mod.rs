@@ -1,5 +1,6 @@
 //! `cargo xtask bench`: measures and compares with the limits. Nothing here fails a build; a person reads it.
 
+mod http;
 mod idle;
 mod throughput;
 mod weights;
@@ -34,6 +35,8 @@ enum Name {
     Weights,
     /// Requests per second through a gateway, against HAProxy configured by hand.
     Throughput,
+    /// The REST API: reads against a bare actix-web handler, large writes.
+    Http,
     /// Memory and processor time with 20 deployments and nothing to do.
     Idle,
 }
@@ -88,9 +91,10 @@ pub fn run(workspace: &Workspace, options: Options) -> Result<()> {
         ]);
         workspace::run(bench.arg(workspace.target()).arg(APPEND_SECONDS))?;
     }
-    let benches: [(Name, Measuring); 3] = [
+    let benches: [(Name, Measuring); 4] = [
         (Name::Weights, weights::measure),
         (Name::Throughput, throughput::measure),
+        (Name::Http, http::measure),
         (Name::Idle, idle::measure),
     ];
     let benches: Vec<_> = benches.into_iter().filter(|(name, _)| wanted(*name)).collect();

@@ -125,6 +125,7 @@ pub struct ApiSettings {
     pub response_timeout: Interval,
     pub strip_path_segments: usize,
     pub max_body: ByteSize,
+    pub bodies_max: ByteSize,
     pub requests_max: usize,
     pub legacy_clients: bool,
     pub sse: SseSettings,

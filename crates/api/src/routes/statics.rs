@@ -14,12 +14,13 @@ use segue_domain::state::State;
 
 pub(super) fn configure(config: &mut web::ServiceConfig) {
     let all = Route::at("/{collection:blueprints|breeds|gateways|scales}");
-    config.service(all.get(list).post(create).put(update_all).delete(delete_all).done());
+    config
+        .service(all.remembered().get(list).post(create).put(update_all).delete(delete_all).done());
     // Names of gateways contain slashes: the whole rest of the path is the name.
     for path in
         ["/{collection:blueprints|breeds|scales}/{name}", "/{collection:gateways}/{name:.+}"]
     {
-        config.service(Route::at(path).get(get).put(update).delete(delete).done());
+        config.service(Route::at(path).remembered().get(get).put(update).delete(delete).done());
     }
     let path = "/{later:conditions|escalations|slas|workflows|routes|rewrites|templates|docker-compose}{rest:(/.*)?}";
     config.service(Route::at(path).get(later).post(later).put(later).delete(later).done());

@@ -4,6 +4,7 @@ use super::Running;
 use crate::config::Setting;
 use serde_json::json;
 
+/// Shows: D18, D21, I4.5-list, I4.5-create, I4.5-filter-tag, I4.5-filter-type, I4.5-filter-body, I4.5-minimum, I2.3-complete
 #[tokio::test]
 async fn events_are_posted_and_queried() {
     let segue = Running::start().await;
@@ -58,6 +59,7 @@ async fn the_archive_holds_what_was_sent() {
     segue.stop().await;
 }
 
+/// Shows: D19, D24, I4.5-stream, I4.5-stream-filter
 #[tokio::test]
 async fn a_stream_goes_on_where_it_was_left() {
     let segue = Running::start().await;
@@ -89,6 +91,7 @@ async fn a_stream_goes_on_where_it_was_left() {
     assert_eq!(live.field("data: ").await, None);
 }
 
+/// Shows: D24
 #[tokio::test]
 async fn silent_streams_are_kept_alive_and_their_number_is_limited() {
     let settings = vec![

@@ -12,7 +12,7 @@ async fn post(segue: &Running, tags: &[&str], value: Value, seconds_ago: i64) {
     assert_eq!(posted.status, 201, "{posted:?}");
 }
 
-/// Shows: D23
+/// Shows: D23, I4.6-gateway, I4.6-route, I4.6-deployment, I4.6-cluster, I4.6-service, I4.6-value, I2.4-health, I1-computed
 #[tokio::test]
 async fn health_is_the_newest_event_that_carries_all_tags() {
     let segue = Running::start().await;
@@ -56,7 +56,7 @@ async fn health_is_the_newest_event_that_carries_all_tags() {
     segue.stop().await;
 }
 
-/// Shows: D23
+/// Shows: D23, I4.7-gateway, I4.7-route, I4.7-port, I4.7-service-port
 #[tokio::test]
 async fn metrics_are_the_newest_events_that_carry_all_tags() {
     let segue = Running::with(&[("operation.metrics.window", json!("20 s"))]).await;

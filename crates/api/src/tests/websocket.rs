@@ -24,7 +24,7 @@ async fn ask(
     socket.json().await
 }
 
-/// Shows: D25
+/// Shows: D25, I4.9-websocket
 #[tokio::test]
 async fn requests_are_answered_as_over_http() {
     let segue = Running::start().await;

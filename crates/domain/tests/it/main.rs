@@ -2,8 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "in a test, a panic is an answer")]
 
 mod deployments;
-mod fuzz;
 mod faults;
+mod fuzz;
 mod generate;
 mod laws;
 mod round_trip;
