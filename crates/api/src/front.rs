@@ -3,7 +3,7 @@
 
 use crate::cors;
 use crate::problem::Failure;
-use crate::request::{OriginalPath, refusal};
+use crate::request::{OriginalPath, RETRY_AFTER_SECONDS, refusal};
 use crate::service::Service;
 use actix_web::body::{EitherBody, MessageBody};
 use actix_web::dev::{ServiceRequest, ServiceResponse};
@@ -21,9 +21,7 @@ const PROXY: &str = "/proxy/";
 /// Roots that are also reachable below the namespace.
 const ROOTS: [&str; 5] = ["api", "websocket", "proxy", "livez", "readyz"];
 /// Roots that answer however many requests there are, since whoever supervises the service asks them.
-const PROBES: [&str; 2] = ["/livez", "/readyz"];
-/// How long a client that was refused may wait before it tries again, in seconds.
-const RETRY_AFTER_SECONDS: &str = "1";
+const PROBES: [&str; 4] = ["/livez", "/readyz", "/api/v1/livez", "/api/v1/readyz"];
 
 /// Brings the path into its plain form, remembers how it was, and finishes the headers of the answer.
 pub async fn pass<B: MessageBody + 'static>(
@@ -79,7 +77,7 @@ fn enter<'a>(
         let failure = Failure::parameter("the path is not UTF-8");
         return Err(refusal(request.request(), &failure));
     }
-    if PROBES.iter().any(|probe| path.ends_with(probe)) {
+    if PROBES.contains(&path) {
         return Ok(None);
     }
     let max = service.config.settings.api.requests_max;

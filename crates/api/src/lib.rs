@@ -14,6 +14,7 @@ mod idempotency;
 mod inside;
 mod legacy;
 pub mod logs;
+mod memo;
 mod negotiation;
 mod openapi;
 mod paging;

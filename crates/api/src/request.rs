@@ -7,7 +7,7 @@ use crate::negotiation::{Format, check_content_type};
 use crate::paging::{PER_PAGE_DEFAULT, PER_PAGE_MAX, Paging};
 use crate::parameters::{self, Parameters};
 use crate::problem::Failure;
-use crate::service::{Running, Service};
+use crate::service::{BodyBytes, Running, Service};
 use crate::table;
 use actix_web::body::{BodySize, BoxBody, MessageBody};
 use actix_web::http::{Method, StatusCode, header};
@@ -27,6 +27,9 @@ use time::OffsetDateTime;
 /// The header that names a request in answers and in the service's log.
 const REQUEST_ID: &str = "x-request-id";
 
+/// How long a client that was refused may wait before it tries again, in seconds.
+pub const RETRY_AFTER_SECONDS: &str = "1";
+
 /// The path that was asked for, before the namespace and dropped segments were taken away.
 #[derive(Clone, Debug)]
 pub struct OriginalPath(pub String);
@@ -45,6 +48,8 @@ pub struct Request {
     pub body: String,
     http: HttpRequest,
     payload: Option<web::Payload>,
+    /// Held as long as the body is.
+    body_bytes: BodyBytes,
     running: Option<Arc<Running>>,
 }
 
@@ -129,27 +134,12 @@ impl Request {
 
     /// An answer with a page of a list of `total` items.
     pub fn page(&self, paging: Paging, items: Vec<Value>, total: u64) -> HttpResponse {
-        let address = self.address();
-        let links = paging.links(&address, self.http.query_string(), total);
+        let links = paging.links(&address(&self.http), self.http.query_string(), total);
         HttpResponse::Ok()
             .insert_header(("X-Total-Count", total.to_string()))
             .insert_header((header::LINK, links))
             .content_type(self.format.media_type())
             .body(self.format.write(&Value::Array(items)))
-    }
-
-    /// The absolute address that was asked for, without its query.
-    fn address(&self) -> String {
-        // Whoever ends TLS in front of the service says so.
-        let secure = self.http.connection_info().scheme() == "https";
-        let host = self.http.headers().get(header::HOST).and_then(|host| host.to_str().ok());
-        let host = host.unwrap_or_else(|| self.http.app_config().host());
-        let extensions = self.http.extensions();
-        let path = match extensions.get::<OriginalPath>() {
-            Some(path) => &path.0,
-            None => self.http.uri().path(),
-        };
-        format!("{}://{host}{path}", if secure { "https" } else { "http" })
     }
 
     /// The body of a request that is not read beforehand, once.
@@ -162,6 +152,33 @@ impl Request {
         too_large(self.service.config.settings.api.max_body.0)
     }
 
+    async fn read_body(&mut self, mut payload: web::Payload) -> Result<(), Failure> {
+        let settings = &self.service.config.settings.api;
+        let max = settings.max_body.0;
+        let mut body = Vec::new();
+        while let Some(chunk) = payload.next().await {
+            let chunk = chunk
+                .map_err(|error| Failure::parameter(format!("the body cannot be read: {error}")))?;
+            if body.len() + chunk.len() > max {
+                return Err(too_large(max));
+            }
+            if !self.body_bytes.grow(chunk.len()) {
+                let detail = "the bodies of all requests under way are too large together";
+                return Err(Failure::new(ProblemKind::TooManyRequests, detail)
+                    .hint("wait a moment, or raise api.bodies_max")
+                    .header(header::RETRY_AFTER, RETRY_AFTER_SECONDS));
+            }
+            body.extend_from_slice(&chunk);
+        }
+        let body = String::from_utf8(body).map_err(|error| {
+            let from = error.utf8_error().valid_up_to();
+            let detail = format!("the body is not UTF-8 from byte {from} on");
+            Failure::new(ProblemKind::YamlParsing, detail)
+        })?;
+        self.body = if body.trim().is_empty() { String::new() } else { body };
+        Ok(())
+    }
+
     fn new(
         http: HttpRequest,
         service: web::Data<Service>,
@@ -170,8 +187,8 @@ impl Request {
     ) -> Result<Self, Failure> {
         let parameters = Parameters::parse(http.query_string())?;
         let running = service.running();
-        let (body, payload) = (String::new(), None);
-        Ok(Self { service, id, format, parameters, body, http, payload, running })
+        let (body, payload, body_bytes) = (String::new(), None, BodyBytes::new(service.clone()));
+        Ok(Self { service, id, format, parameters, body, http, payload, body_bytes, running })
     }
 }
 
@@ -194,12 +211,20 @@ struct Manner {
     gated: bool,
     /// Whether the body is read beforehand.
     read: bool,
+    /// Whether answers to GET depend on nothing but the state and the configuration.
+    remembered: bool,
 }
 
 impl Route {
     /// The path `path`, without methods yet.
     pub fn at(path: &str) -> Self {
-        let manner = Manner { negotiated: true, documents: true, gated: true, read: true };
+        let manner = Manner {
+            negotiated: true,
+            documents: true,
+            gated: true,
+            read: true,
+            remembered: false,
+        };
         Self { path: path.to_owned(), resource: web::resource(path), methods: Vec::new(), manner }
     }
 
@@ -228,6 +253,13 @@ impl Route {
     #[must_use]
     pub fn unread(mut self) -> Self {
         self.manner.read = false;
+        self
+    }
+
+    /// Answers to GET depend on nothing but the state and the configuration, and so are made once for each state.
+    #[must_use]
+    pub fn remembered(mut self) -> Self {
+        self.manner.remembered = true;
         self
     }
 
@@ -308,6 +340,20 @@ pub fn refusal(http: &HttpRequest, failure: &Failure) -> HttpResponse {
     identified(failure.respond(accepted(http).unwrap_or_default(), &id), &id)
 }
 
+/// The absolute address that was asked for, without its query.
+fn address(http: &HttpRequest) -> String {
+    // Whoever ends TLS in front of the service says so.
+    let secure = http.headers().get(header::X_FORWARDED_PROTO).is_some_and(|name| name == "https");
+    let host = http.headers().get(header::HOST).and_then(|host| host.to_str().ok());
+    let host = host.unwrap_or_else(|| http.app_config().host());
+    let extensions = http.extensions();
+    let path = match extensions.get::<OriginalPath>() {
+        Some(path) => &path.0,
+        None => http.uri().path(),
+    };
+    format!("{}://{host}{path}", if secure { "https" } else { "http" })
+}
+
 async fn answer<F: Future<Output = Answer>>(
     http: HttpRequest,
     service: web::Data<Service>,
@@ -326,19 +372,29 @@ async fn answer<F: Future<Output = Answer>>(
         }
         let format =
             if manner.negotiated { format.clone()? } else { format.clone().unwrap_or_default() };
+        let question = Question::ask(&http, &service, manner, format);
+        if let Some(found) = question.as_ref().and_then(|question| question.answer(&service)) {
+            return Ok(found);
+        }
         if manner.documents && matches!(*http.method(), Method::POST | Method::PUT) {
             check_content_type(parameters::header(&http, &header::CONTENT_TYPE)?)?;
         }
         let mut request = Request::new(http, service.clone(), id.clone(), format)?;
         if manner.read {
-            request.body = read_body(payload, service.config.settings.api.max_body.0).await?;
+            request.read_body(payload).await?;
         } else {
             request.payload = Some(payload);
         }
         if let Some(answer) = request.repeated()? {
             return Ok(answer);
         }
-        route(request).await
+        let answer = route(request).await?;
+        Ok(match question {
+            Some(question) if answer.status() == StatusCode::OK => {
+                service.memo.keep(question.text, question.position, answer)
+            }
+            _ => answer,
+        })
     };
     let answered = AssertUnwindSafe(tokio::time::timeout(limit, answered)).catch_unwind().await;
     let answered = match answered {
@@ -361,6 +417,29 @@ async fn answer<F: Future<Output = Answer>>(
     let milliseconds = started.elapsed().as_secs_f64() * 1000.0;
     tracing::debug!(request = id, status, milliseconds, "{} {}", asked.method(), asked.uri());
     identified(response, &id)
+}
+
+/// A GET whose answer is remembered: all that the answer depends on.
+struct Question {
+    text: String,
+    position: Position,
+}
+
+impl Question {
+    fn ask(http: &HttpRequest, service: &Service, manner: Manner, format: Format) -> Option<Self> {
+        if !manner.remembered || !matches!(*http.method(), Method::GET | Method::HEAD) {
+            return None;
+        }
+        // Before the answer is made: it may become older than it is, never younger.
+        let position = service.running()?.store.state().position();
+        let address = address(http);
+        let query = http.query_string();
+        Some(Self { text: format!("{format:?} {address}?{query}"), position })
+    }
+
+    fn answer(&self, service: &Service) -> Option<HttpResponse> {
+        service.memo.find(&self.text, self.position)
+    }
 }
 
 /// The answer with the name of its request.
@@ -402,22 +481,4 @@ fn too_large(max: usize) -> Failure {
     let detail = format!("the body is larger than {max} bytes");
     Failure::new(ProblemKind::PayloadTooLarge, detail)
         .hint("send less at once, or raise api.max_body")
-}
-
-async fn read_body(mut payload: web::Payload, max: usize) -> Result<String, Failure> {
-    let mut body = Vec::new();
-    while let Some(chunk) = payload.next().await {
-        let chunk = chunk
-            .map_err(|error| Failure::parameter(format!("the body cannot be read: {error}")))?;
-        if body.len() + chunk.len() > max {
-            return Err(too_large(max));
-        }
-        body.extend_from_slice(&chunk);
-    }
-    let body = String::from_utf8(body).map_err(|error| {
-        let detail =
-            format!("the body is not UTF-8 from byte {} on", error.utf8_error().valid_up_to());
-        Failure::new(ProblemKind::YamlParsing, detail)
-    })?;
-    Ok(if body.trim().is_empty() { String::new() } else { body })
 }

@@ -2,6 +2,8 @@
 
 use crate::config::Config;
 use crate::routes::Frames;
+use crate::memo::Memo;
+use actix_web::web;
 use segue_domain::store::Store;
 use segue_workers::Workers;
 use segue_workers::containers::ContainerDriver;
@@ -29,8 +31,11 @@ pub struct Service {
     pub frames: Arc<Frames>,
     /// Becomes true when the service is about to stop; streams end then.
     pub stopping: watch::Sender<bool>,
+    /// Answers that were made from the state as it is.
+    pub memo: Memo,
     running: RwLock<Option<Arc<Running>>>,
     under_way: AtomicUsize,
+    body_bytes: AtomicUsize,
     requests: AtomicU64,
 }
 
@@ -40,6 +45,32 @@ pub struct UnderWay<'a>(&'a AtomicUsize);
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What the body of one request takes of `api.bodies_max`.
+pub struct BodyBytes {
+    service: web::Data<Service>,
+    bytes: usize,
+}
+
+impl BodyBytes {
+    /// Nothing yet.
+    pub fn new(service: web::Data<Service>) -> Self {
+        Self { service, bytes: 0 }
+    }
+
+    /// Takes more, unless all bodies together would be too many.
+    pub fn grow(&mut self, bytes: usize) -> bool {
+        let others = self.service.body_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.bytes += bytes;
+        others + bytes <= self.service.config.settings.api.bodies_max.0
+    }
+}
+
+impl Drop for BodyBytes {
+    fn drop(&mut self) {
+        self.service.body_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -73,8 +104,10 @@ impl Service {
             frames: Arc::default(),
             sockets,
             stopping: watch::Sender::new(false),
+            memo: Memo::default(),
             running: RwLock::default(),
             under_way: AtomicUsize::new(0),
+            body_bytes: AtomicUsize::new(0),
             requests: AtomicU64::new(0),
         }
     }

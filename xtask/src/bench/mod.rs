@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: measures and compares with the limits. Nothing here fails a build; a person reads it.
 
 mod events;
+mod http;
 mod idle;
 mod throughput;
 mod weights;
@@ -37,6 +38,8 @@ enum Name {
     Weights,
     /// Requests per second through a gateway, against HAProxy configured by hand.
     Throughput,
+    /// The REST API: reads against a bare actix-web handler, large writes.
+    Http,
     /// Memory and processor time with 20 deployments and nothing to do.
     Idle,
 }
@@ -94,10 +97,11 @@ pub fn run(workspace: &Workspace, options: Options) -> Result<()> {
     if wanted(Name::Events) {
         events::in_process(workspace)?;
     }
-    let benches: [(Name, Measuring); 4] = [
+    let benches: [(Name, Measuring); 5] = [
         (Name::Events, events::measure),
         (Name::Weights, weights::measure),
         (Name::Throughput, throughput::measure),
+        (Name::Http, http::measure),
         (Name::Idle, idle::measure),
     ];
     let benches: Vec<_> = benches.into_iter().filter(|(name, _)| wanted(*name)).collect();

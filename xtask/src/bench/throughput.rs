@@ -55,11 +55,11 @@ fn compare(bench: &Bench, segue: &str, by_hand: &str) -> Result<(f64, f64)> {
     for round in 1..=ROUNDS {
         // Who is first changes from round to round.
         if round % 2 == 0 {
-            theirs.push(wrk(by_hand)?);
-            ours.push(wrk(segue)?);
+            theirs.push(wrk(by_hand, CONNECTIONS)?);
+            ours.push(wrk(segue, CONNECTIONS)?);
         } else {
-            ours.push(wrk(segue)?);
-            theirs.push(wrk(by_hand)?);
+            ours.push(wrk(segue, CONNECTIONS)?);
+            theirs.push(wrk(by_hand, CONNECTIONS)?);
         }
         bench.progress.pass("between rounds", Duration::from_millis(200))?;
         let (our, their) = (ours[round - 1], theirs[round - 1]);
@@ -81,8 +81,9 @@ fn wait_for_answer(bench: &Bench, url: &str) -> Result<()> {
     })
 }
 
-fn wrk(url: &str) -> Result<f64> {
-    wrk_with(url, CONNECTIONS, ROUND_SECONDS, None)
+/// Requests per second that `url` answers, with so many connections.
+pub(super) fn wrk(url: &str, connections: u32) -> Result<f64> {
+    wrk_with(url, connections, ROUND_SECONDS, None)
 }
 
 /// Requests a second that wrk got answered, as its script says.

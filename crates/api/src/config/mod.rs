@@ -143,6 +143,7 @@ pub struct ApiSettings {
     pub response_timeout: Interval,
     pub strip_path_segments: usize,
     pub max_body: ByteSize,
+    pub bodies_max: ByteSize,
     pub requests_max: usize,
     pub sse: SseSettings,
     pub websocket: WebsocketSettings,

@@ -16,11 +16,11 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 pub(super) fn configure(config: &mut web::ServiceConfig) {
-    config.service(Route::at("/deployments").get(list).post(create).done());
+    config.service(Route::at("/deployments").remembered().get(list).post(create).done());
     let scale = "/deployments/{deployment}/clusters/{cluster}/services/{service}/scale";
     config.service(Route::at(scale).get(get_scale).post(create_scale).put(update_scale).done());
     let one = Route::at("/deployments/{deployment}");
-    config.service(one.get(get).post(create_named).put(update).delete(delete).done());
+    config.service(one.remembered().get(get).post(create_named).put(update).delete(delete).done());
 }
 
 async fn list(request: Request) -> Answer {

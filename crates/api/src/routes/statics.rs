@@ -18,13 +18,14 @@ pub(super) fn configure(config: &mut web::ServiceConfig) {
     let all = Route::at(
         "/{collection:blueprints|breeds|conditions|escalations|gateways|rewrites|routes|scales|slas|templates}",
     );
-    config.service(all.get(list).post(create).put(update_all).delete(delete_all).done());
+    config
+        .service(all.remembered().get(list).post(create).put(update_all).delete(delete_all).done());
     // Names of gateways and routes contain slashes: the whole rest of the path is the name.
     for path in [
         "/{collection:blueprints|breeds|conditions|escalations|rewrites|scales|slas|templates}/{name}",
         "/{collection:gateways|routes}/{name:.+}",
     ] {
-        config.service(Route::at(path).get(get).put(update).delete(delete).done());
+        config.service(Route::at(path).remembered().get(get).put(update).delete(delete).done());
     }
     let path = "/{later:workflows}{rest:(/.*)?}";
     config.service(Route::at(path).get(later).post(later).put(later).delete(later).done());

@@ -63,6 +63,7 @@ async fn the_archive_holds_what_was_sent() {
 }
 
 /// Shows: D17, D21, I2.3-timestamp
+/// Shows: D19, D24, I4.5-stream, I4.5-stream-filter
 #[tokio::test]
 async fn the_newest_come_first_whatever_the_order_of_posting() {
     let segue = Running::start().await;
@@ -223,6 +224,7 @@ async fn anyone_may_post_escalations() {
     segue.stop().await;
 }
 
+/// Shows: D24
 #[tokio::test]
 async fn validating_an_event_stores_nothing() {
     let segue = Running::start().await;

@@ -5,7 +5,7 @@ use crate::config::Config;
 use crate::logs;
 use serde_json::{Value, json};
 
-/// Shows: D29
+/// Shows: D29, I4.8-info, I4.8-info-on, I9-version
 #[tokio::test]
 async fn information_has_sections() {
     let segue = Running::start().await;
@@ -62,7 +62,7 @@ async fn information_has_sections() {
     segue.stop().await;
 }
 
-/// Shows: D28
+/// Shows: D28, I4.8-config
 #[tokio::test]
 async fn the_configuration_is_nested_or_flat() {
     let segue = Running::with(&[("namespace", json!("shop"))]).await;
@@ -100,7 +100,7 @@ async fn the_configuration_is_nested_or_flat() {
     segue.stop().await;
 }
 
-/// Shows: D26, D27
+/// Shows: D26, D27, I4.8-haproxy, I4.8-sync
 #[tokio::test]
 async fn cycles_run_at_once_and_configurations_are_told() {
     let segue = Running::start().await;

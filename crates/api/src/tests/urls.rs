@@ -6,7 +6,7 @@ use serde_json::json;
 
 const BREED: &str = "{name: 'web:1', deployable: a}";
 
-/// Shows: D16, D17
+/// Shows: I9-prefix
 #[tokio::test]
 async fn one_resource_has_several_spellings() {
     let segue = Running::start().await;
@@ -76,7 +76,7 @@ async fn booleans_have_several_spellings() {
     segue.stop().await;
 }
 
-/// Shows: D16
+/// Shows: D16, D17, I4.1-pagination, I4.1-total-count, I4.1-link, I8-per-page, I8-first-page
 #[tokio::test]
 async fn pages_lead_to_one_another() {
     let segue = Running::start().await;
@@ -196,6 +196,13 @@ async fn requests_are_limited_in_number_and_time() {
     assert_eq!(refused.problem(), (429, "too-many-requests".to_owned()));
     assert_eq!(refused.headers["retry-after"], "1");
     assert_eq!(segue.get("/livez").await.status, 200);
+    segue.stop().await;
+    let segue = Running::with(&[("api.bodies_max", json!("16 B"))]).await;
+    assert_eq!(
+        segue.post("/api/v1/breeds", BREED).await.problem(),
+        (429, "too-many-requests".to_owned())
+    );
+    assert_eq!(segue.post("/api/v1/breeds", "{name: b}").await.status, 400);
     segue.stop().await;
     let segue = Running::with(&limits[1..]).await;
     // The body never ends, so the answer cannot begin.
