@@ -142,6 +142,8 @@ async fn start(service: web::Data<Service>) -> Result<(), ServeError> {
         gateways.clone(),
         segue_workers::Settings {
             period: synchronisation.period.0,
+            sla_period: settings.operation.sla.period.0,
+            escalation_period: settings.operation.escalation.period.0,
             initial_delay: synchronisation.initial_delay.0,
             ready_for_deployment: synchronisation.timeout.ready_for_deployment.unless_zero(),
             ready_for_undeployment: synchronisation.timeout.ready_for_undeployment.unless_zero(),

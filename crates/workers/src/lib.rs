@@ -6,8 +6,10 @@
 pub mod containers;
 pub mod deployments;
 pub mod driver;
+pub mod escalation;
 pub mod gateways;
 pub mod routing;
+pub mod sla;
 mod supervisor;
 pub mod turn;
 
@@ -20,6 +22,10 @@ use std::time::Duration;
 pub struct Settings {
     /// How often everything is looked at without cause, as a safety net; zero switches that off.
     pub period: Duration,
+    /// How often SLAs are checked without cause; zero switches that off.
+    pub sla_period: Duration,
+    /// How often escalation events are looked for without cause; zero switches that off.
+    pub escalation_period: Duration,
     /// How long after the start the safety net begins.
     pub initial_delay: Duration,
     /// How long a service may take to run before it has failed; `None` is for ever.
@@ -38,6 +44,8 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             period: Duration::from_secs(6),
+            sla_period: Duration::from_secs(5),
+            escalation_period: Duration::from_secs(5),
             initial_delay: Duration::from_secs(5),
             ready_for_deployment: Some(Duration::from_mins(10)),
             ready_for_undeployment: Some(Duration::from_mins(10)),

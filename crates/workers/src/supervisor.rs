@@ -1,12 +1,15 @@
-//! Runs the workers: one for all gateways, one for each deployment, each woken by what concerns it.
+//! Runs the workers: one for all gateways, one for each deployment, one each for SLAs and escalations, each woken by
+//! what concerns it.
 //!
 //! A wake-up carries no work: a worker looks at everything again. A missed one costs at most one period.
 
 use crate::Settings;
 use crate::containers::ContainerDriver;
 use crate::deployments::DeploymentWorker;
+use crate::escalation::{self, EscalationWorker};
 use crate::gateways::GatewayDriver;
 use crate::routing::GatewaysWorker;
+use crate::sla::{self, SlaWorker};
 use crate::turn::{self, Worker};
 use futures::StreamExt;
 use segue_domain::command::{Command, Context, Report};
@@ -26,6 +29,10 @@ const PAUSE_MAX: Duration = Duration::from_secs(30);
 const PAUSE_AFTER_PANIC: Duration = Duration::from_secs(5);
 /// The worker of all gateways.
 const GATEWAYS: &str = "gateways";
+/// The worker that checks SLAs.
+const SLA: &str = "sla";
+/// The worker that acts on escalation events.
+const ESCALATION: &str = "escalation";
 /// What the names of the workers of deployments begin with; also the tag of what concerns them.
 const DEPLOYMENT: &str = "deployments:";
 
@@ -38,7 +45,7 @@ pub struct Workers {
 /// How a worker is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkerStatus {
-    /// `gateways`, or `deployments:<name>`.
+    /// `gateways`, `sla`, `escalation`, or `deployments:<name>`.
     pub name: String,
     /// When it last finished a turn.
     pub last_turn: Option<OffsetDateTime>,
@@ -51,8 +58,7 @@ struct Shared {
     containers: Vec<Arc<dyn ContainerDriver>>,
     gateways: Arc<dyn GatewayDriver>,
     settings: Settings,
-    /// Counts requests for a cycle at once.
-    cycle: watch::Sender<u64>,
+    cycles: Cycles,
     stopping: watch::Sender<bool>,
     status: Mutex<BTreeMap<String, WorkerStatus>>,
 }
@@ -70,7 +76,7 @@ impl Workers {
             containers,
             gateways,
             settings,
-            cycle: watch::Sender::new(0),
+            cycles: Cycles::default(),
             stopping: watch::Sender::new(false),
             status: Mutex::default(),
         });
@@ -78,9 +84,19 @@ impl Workers {
         Self { shared, supervisor }
     }
 
-    /// Makes every worker take a turn at once.
+    /// Brings deployments and gateways in line at once.
     pub fn synchronise(&self) {
-        self.shared.cycle.send_modify(|count| *count += 1);
+        self.shared.cycles.synchronisation.send_modify(|count| *count += 1);
+    }
+
+    /// Checks all SLAs at once.
+    pub fn check_slas(&self) {
+        self.shared.cycles.sla.send_modify(|count| *count += 1);
+    }
+
+    /// Acts at once on what asks for escalation.
+    pub fn check_escalations(&self) {
+        self.shared.cycles.escalation.send_modify(|count| *count += 1);
     }
 
     /// How every worker is, by name.
@@ -103,12 +119,34 @@ impl Workers {
     }
 }
 
+/// Counts requests for a cycle at once.
+#[derive(Default)]
+struct Cycles {
+    synchronisation: watch::Sender<u64>,
+    sla: watch::Sender<u64>,
+    escalation: watch::Sender<u64>,
+}
+
+impl Shared {
+    /// What asks the worker `name` for a turn at once, and how often it takes one without cause.
+    fn rhythm(&self, name: &str) -> (watch::Receiver<u64>, Duration) {
+        let (cycle, period) = match name {
+            SLA => (&self.cycles.sla, self.settings.sla_period),
+            ESCALATION => (&self.cycles.escalation, self.settings.escalation_period),
+            _ => (&self.cycles.synchronisation, self.settings.period),
+        };
+        (cycle.subscribe(), period)
+    }
+}
+
 /// Wakes workers by what the log says; starts a worker for each deployment that appears.
 async fn supervise(shared: Arc<Shared>) {
     let mut stopping = shared.stopping.subscribe();
     let from = shared.store.state().position();
     let mut crew = Crew::new(Arc::clone(&shared));
-    crew.start(GATEWAYS, from, Duration::ZERO);
+    for name in [GATEWAYS, SLA, ESCALATION] {
+        crew.start(name, from, Duration::ZERO);
+    }
     for name in known_deployments(&shared).await {
         crew.start(&deployment_worker(&name), from, Duration::ZERO);
     }
@@ -119,7 +157,14 @@ async fn supervise(shared: Arc<Shared>) {
             record = records.next() => match record {
                 Some(Ok(record)) => {
                     crew.wake(GATEWAYS, record.position);
-                    let tags = record.event.tags.as_slice();
+                    let tags = &record.event.tags;
+                    if sla::concerns(tags) {
+                        crew.wake(SLA, record.position);
+                    }
+                    if escalation::concerns(tags) {
+                        crew.wake(ESCALATION, record.position);
+                    }
+                    let tags = tags.as_slice();
                     for tag in tags.iter().filter(|tag| tag.starts_with(DEPLOYMENT)) {
                         crew.wake(tag, record.position);
                     }
@@ -133,7 +178,9 @@ async fn supervise(shared: Arc<Shared>) {
                     // What was recorded meanwhile is seen in the state.
                     let state = shared.store.state();
                     records = shared.store.subscribe(state.position());
-                    crew.wake(GATEWAYS, state.position());
+                    for name in [GATEWAYS, SLA, ESCALATION] {
+                        crew.wake(name, state.position());
+                    }
                     for name in state.deployments().keys() {
                         crew.wake(&deployment_worker(name), state.position());
                     }
@@ -231,6 +278,11 @@ fn deployment_worker(deployment: &str) -> String {
 /// The worker `name`, and what tells that something changed outside.
 fn worker(shared: &Shared, name: &str) -> (Box<dyn Worker>, Vec<watch::Receiver<u64>>) {
     let settings = shared.settings.clone();
+    match name {
+        SLA => return (Box::new(SlaWorker::new(shared.store.clone())), Vec::new()),
+        ESCALATION => return (Box::new(EscalationWorker::new(shared.store.clone())), Vec::new()),
+        _ => {}
+    }
     let Some(deployment) = name.strip_prefix(DEPLOYMENT) else {
         let worker = GatewaysWorker::new(Arc::clone(&shared.gateways), settings);
         return (Box::new(worker), vec![shared.gateways.changes().subscribe()]);
@@ -252,8 +304,8 @@ async fn run(
     mut driver_changes: Vec<watch::Receiver<u64>>,
 ) {
     let mut stopping = shared.stopping.subscribe();
-    let mut cycle = shared.cycle.subscribe();
-    let mut delay = shared.settings.initial_delay + shared.settings.period;
+    let (mut cycle, rhythm) = shared.rhythm(&name);
+    let mut delay = shared.settings.initial_delay + rhythm;
     let mut pause = PAUSE_MIN;
     loop {
         let cause = *wake.borrow_and_update();
@@ -266,9 +318,9 @@ async fn run(
         if is_finished(&name, &shared).await {
             break;
         }
-        let period = (!shared.settings.period.is_zero()).then_some(delay);
+        let period = (!rhythm.is_zero()).then_some(delay);
         let sleep = [again_after, period].into_iter().flatten().min();
-        delay = shared.settings.period;
+        delay = rhythm;
         tokio::select! {
             () = stopped(&mut stopping) => break,
             changed = wake.changed() => if changed.is_err() { break },
@@ -313,8 +365,12 @@ async fn take_turn(
 
 /// A driver's trouble is published each time it changes.
 async fn report_failure(shared: &Shared, worker: &dyn Worker, words: String, correlation: &str) {
-    let component =
-        if worker.actor() == "worker:gateways" { "gateway_driver" } else { "container_driver" };
+    let component = match worker.actor().as_str() {
+        "worker:gateways" => "gateway_driver",
+        "worker:sla" => "sla",
+        "worker:escalation" => "escalation",
+        _ => "container_driver",
+    };
     let context = Context {
         now: OffsetDateTime::now_utc(),
         actor: worker.actor(),

@@ -27,6 +27,8 @@ pub trait Worker: Send + Sync {
 pub struct Turn {
     /// What was found and done.
     pub reports: Vec<Report>,
+    /// The record that led to the reports, when that is another one than the one that woke the worker.
+    pub cause: Option<Position>,
     /// When to look again, if nothing else happens.
     pub again_after: Option<Duration>,
 }
@@ -56,7 +58,7 @@ pub async fn take(
         let context = Context {
             now,
             actor: worker.actor(),
-            cause: Some(cause),
+            cause: Some(turn.cause.unwrap_or(cause)),
             correlation: correlation.to_owned(),
         };
         let commands = turn.reports.iter().cloned().map(Command::Report).collect();

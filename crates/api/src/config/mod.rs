@@ -174,6 +174,8 @@ pub struct ModelSettings {
 pub struct OperationSettings {
     pub drain: Interval,
     pub synchronisation: SynchronisationSettings,
+    pub sla: PeriodSettings,
+    pub escalation: PeriodSettings,
     pub health: WindowSettings,
     pub metrics: WindowSettings,
     pub deployment: DeploymentSettings,
@@ -188,6 +190,14 @@ pub struct SynchronisationSettings {
     pub period: Interval,
     pub initial_delay: Interval,
     pub timeout: TimeoutSettings,
+}
+
+/// `operation.sla` and `operation.escalation`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "every key is explained once, in the defaults")]
+pub struct PeriodSettings {
+    pub period: Interval,
 }
 
 /// `operation.health` and `operation.metrics`.

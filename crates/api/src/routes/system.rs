@@ -61,8 +61,13 @@ fn text(text: String) -> HttpResponse {
     HttpResponse::Ok().content_type("text/plain; charset=utf-8").body(text)
 }
 
-/// Every worker takes a turn at once, whatever the cycle that is asked for.
+/// The workers of the cycle that is asked for take a turn at once.
 async fn cycle(request: Request) -> Answer {
-    request.running()?.workers.synchronise();
+    let workers = &request.running()?.workers;
+    match request.path("cycle")?.as_str() {
+        "sla" => workers.check_slas(),
+        "escalation" => workers.check_escalations(),
+        _ => workers.synchronise(),
+    }
     Ok(HttpResponse::Accepted().finish())
 }

@@ -105,6 +105,16 @@ impl Memory {
         Self { centi_megabytes: megabytes * 100 }
     }
 
+    /// An amount of hundredths of a megabyte.
+    pub const fn from_centi_megabytes(centi_megabytes: u64) -> Self {
+        Self { centi_megabytes }
+    }
+
+    /// Hundredths of a megabyte.
+    pub const fn centi_megabytes(self) -> u64 {
+        self.centi_megabytes
+    }
+
     /// Bytes, where 1 MB is 1024 × 1024 bytes.
     pub const fn bytes(self) -> u64 {
         self.centi_megabytes * (1024 * 1024) / 100

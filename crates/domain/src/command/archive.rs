@@ -100,6 +100,17 @@ pub(super) fn notice(tags: &[&str], value: Value, context: &Context) -> Event {
     event("event", tags.iter().map(|tag| (*tag).to_owned()), value, None, context)
 }
 
+/// Something happened that belongs to no single artifact, and changes the state.
+pub(super) fn with_fact(
+    kind: &str,
+    tags: impl IntoIterator<Item = String>,
+    value: Value,
+    fact: Fact,
+    context: &Context,
+) -> Event {
+    event(kind, tags, value, Some(fact), context)
+}
+
 /// The value of a failure.
 pub(super) fn notification(text: &str) -> Value {
     json!({ "notification": text })

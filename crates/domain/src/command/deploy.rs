@@ -1,12 +1,14 @@
 //! Decides the creation of deployments, merges into them, and changes of scale (runtime, section 6).
 
-use super::archive::{archived, archived_as, blank, gateway as gateway_event};
+use super::archive::{
+    ServiceKey, archived, archived_as, blank, gateway as gateway_event, service as service_event,
+};
 use super::gateways::Ports;
 use super::{Context, Rules, Submission, check, merge, prepare, statics, undeploy};
 use crate::artifact::{
     ArtifactKey, Blueprint, Deployment, Gateway, GatewayName, Intention, Kind, Scale,
 };
-use crate::dsl::DeploymentBody;
+use crate::dsl::{self, DeploymentBody};
 use crate::event::{DeploymentFact, Event, Fact, GatewayFact};
 use crate::problem::{Problem, ProblemKind, Result};
 use crate::state::State;
@@ -53,12 +55,13 @@ pub(super) fn deploy(
     Ok(events)
 }
 
-/// Sets the scale of a service; its intention is stated anew when that changes something.
+/// Sets the scale of a service; its intention is stated anew when that changes something. A scale that nobody submitted
+/// is an escalation's: it is not archived (runtime, 11.1).
 pub(super) fn scale(
     state: &State,
     (name, cluster, service): (&str, &str, &str),
     scale: Scale,
-    submission: &Submission,
+    submission: Option<&Submission>,
     context: &Context,
 ) -> Result<Vec<Event>> {
     let missing = || {
@@ -76,11 +79,35 @@ pub(super) fn scale(
         found.scale = scale;
         found.status = merge::stated(Intention::Deployment, context.now);
     }
+    let Some(submission) = submission else {
+        return Ok(changed
+            .then(|| escalated(deployment, cluster, service, scale, context))
+            .into_iter()
+            .collect());
+    };
     let subject = format!("deployment-service-scales:{name}/{cluster}/{service}");
     let mut event = archived_as(&subject, submission, changed.then(|| stated(deployment)), context);
     let tags = event.tags.as_slice().iter().cloned().chain([format!("deployments:{name}")]);
     event.tags = crate::event::Tags::expand(tags.collect::<Vec<_>>());
     Ok(vec![event])
+}
+
+/// An escalation scaled a service.
+fn escalated(
+    deployment: Deployment,
+    cluster: &str,
+    service: &str,
+    scale: Scale,
+    context: &Context,
+) -> Event {
+    let key = ServiceKey {
+        deployment: deployment.name.clone(),
+        cluster: cluster.to_owned(),
+        service: service.to_owned(),
+    };
+    let fact = DeploymentFact::Stated(Box::new(deployment));
+    let value = dsl::write_inline_scale(&scale);
+    service_event("deployment", &key, &["scale"], value, fact, context)
 }
 
 /// The blueprint that a body stands for, with the breeds of today.

@@ -6,6 +6,7 @@
 mod archive;
 mod check;
 mod deploy;
+mod escalate;
 mod gateways;
 mod merge;
 mod prepare;
@@ -15,6 +16,7 @@ mod statics;
 mod undeploy;
 
 pub use archive::ServiceKey;
+pub use escalate::{DEESCALATE, Direction, ESCALATE, EscalationEvent, Verdict};
 pub use report::{Report, Routed, ServiceReport};
 
 use crate::artifact::{
@@ -241,7 +243,8 @@ fn decide_alone(
             undeploy::undeploy(state, name, body, submission, context)
         }
         Command::Scale { deployment, cluster, service, scale, submission } => {
-            deploy::scale(state, (deployment, cluster, service), *scale, submission, context)
+            let key = (deployment.as_str(), cluster.as_str(), service.as_str());
+            deploy::scale(state, key, *scale, Some(submission), context)
         }
         Command::SetSla { deployment, cluster, sla, submission } => {
             slas::set(state, (deployment, cluster), sla.as_deref(), submission, context)

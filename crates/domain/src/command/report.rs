@@ -4,6 +4,7 @@
 //! sees the new state.
 
 use super::archive::{self, ServiceKey, blank, gateway as gateway_event, notice, notification};
+use super::escalate::{self, EscalationEvent, Verdict};
 use super::gateways::Ports;
 use super::{Context, Rules, foresee};
 use crate::artifact::{
@@ -27,6 +28,10 @@ pub enum Report {
     },
     /// About the gateways.
     Routed(Routed),
+    /// The check of an SLA came to something.
+    Verdict(Verdict),
+    /// An event asks for escalation.
+    Escalation(EscalationEvent),
     /// Something failed that belongs to no single artifact.
     Failure {
         /// Which component, such as `container_driver`.
@@ -89,6 +94,8 @@ pub(super) fn decide(
                 .unwrap_or_default()
         }
         Report::Routed(routed) => about_gateways(state, routed, context, rules),
+        Report::Verdict(verdict) => escalate::verdict(state, verdict, context),
+        Report::Escalation(event) => escalate::escalation(state, event, context),
         Report::Failure { component, words } => {
             vec![notice(&["info", &format!("{component}:ERROR")], notification(words), context)]
         }

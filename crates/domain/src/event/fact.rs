@@ -1,5 +1,6 @@
 //! What events change in the state. Facts are the frozen vocabulary of the log: add, never rename or reuse.
 
+use super::Position;
 use crate::artifact::{
     ArtifactKey, Blueprint, Breed, Deployment, Gateway, Instance, Kind, NamedEscalation,
     NamedScale, NamedSla, Phase,
@@ -26,6 +27,11 @@ pub enum Fact {
         name: String,
         /// What happened to it.
         fact: DeploymentFact,
+    },
+    /// The escalation event at a position was acted on; those before it were, too.
+    Escalated {
+        /// The position of that event.
+        position: Position,
     },
 }
 
@@ -135,6 +141,7 @@ impl Fact {
                 | DeploymentFact::EnvironmentResolved { .. }
                 | DeploymentFact::ServiceRemoved { .. } => None,
             },
+            Fact::Escalated { .. } => None,
         }
     }
 }

@@ -9,7 +9,7 @@ mod query;
 mod tags;
 
 pub use fact::{DeploymentFact, Fact, GatewayFact, StaticFact};
-pub use query::{Aggregate, Aggregator, Bound, Function, Page, Query, TimeRange};
+pub use query::{Aggregate, Aggregator, Bound, Function, Numbers, Page, Query, TimeRange};
 pub use tags::Tags;
 
 use serde::{Deserialize, Serialize};

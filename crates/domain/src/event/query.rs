@@ -103,6 +103,15 @@ pub enum Aggregate {
     Number(Option<f64>),
 }
 
+/// The numbers of the events that answer a question.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Numbers {
+    /// How many there are.
+    pub count: u64,
+    /// Their sum.
+    pub sum: f64,
+}
+
 /// A page of records, newest first by timestamp, ties by position, and how many there are in all.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Page {

@@ -33,10 +33,12 @@ pub use migrate::{Migrated, migrate};
 pub use subscription::Subscription;
 
 use crate::artifact::ArtifactKey;
-use crate::event::{Aggregate, Aggregator, Draft, Function, Page, Position, Query, Record};
+use crate::event::{
+    Aggregate, Aggregator, Draft, Function, Numbers, Page, Position, Query, Record,
+};
 use chain::Place;
 use format::Stored;
-use index::{Index, Tallied};
+use index::{Index, Tallied, Tally};
 use keeper::Keeper;
 use recent::Recent;
 use sequencer::{Outcome, Sequencer};
@@ -145,6 +147,12 @@ impl Log {
         aggregator: &Aggregator,
     ) -> Result<Aggregate, ReadError> {
         self.shared().aggregate(query, aggregator)
+    }
+
+    /// The numbers that the durable records that match `query` have in `field`, which is named as in aggregators.
+    pub fn numbers(&self, query: &Query, field: &str) -> Result<Numbers, ReadError> {
+        let tally = self.shared().tally(query, field)?;
+        Ok(Numbers { count: tally.count, sum: tally.sum() })
     }
 
     /// Durable records after `after`, then those that come: no gap, no duplicate, in order.
@@ -438,15 +446,7 @@ impl Shared {
             let view = self.index().view(query);
             return Ok(Aggregate::Count(view.count()));
         }
-        let (view, member) = self.index().view_field(query, &aggregator.field);
-        let Tallied { mut tally, unread } = view.tally();
-        for positions in unread.chunks(READ_RECORDS_MAX) {
-            for record in self.storage.fetch(positions)? {
-                if let Some(number) = index::number_in(&record.event.value, member) {
-                    tally.add(number);
-                }
-            }
-        }
+        let tally = self.tally(query, &aggregator.field)?;
         let some = |number: f64| (tally.count > 0).then_some(number);
         Ok(Aggregate::Number(match aggregator.function {
             Function::Min => some(tally.min),
@@ -455,6 +455,19 @@ impl Shared {
             Function::Sum => Some(tally.sum()),
             Function::Count => unreachable!("it was answered above"),
         }))
+    }
+
+    fn tally(&self, query: &Query, field: &str) -> Result<Tally, ReadError> {
+        let (view, member) = self.index().view_field(query, field);
+        let Tallied { mut tally, unread } = view.tally();
+        for positions in unread.chunks(READ_RECORDS_MAX) {
+            for record in self.storage.fetch(positions)? {
+                if let Some(number) = index::number_in(&record.event.value, member) {
+                    tally.add(number);
+                }
+            }
+        }
+        Ok(tally)
     }
 
     fn index(&self) -> RwLockReadGuard<'_, Index> {

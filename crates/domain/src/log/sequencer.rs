@@ -216,7 +216,10 @@ pub(super) fn revision(record: &Record) -> Option<(ArtifactKey, Option<Position>
         Fact::Static(StaticFact::Deleted(_))
         | Fact::Gateway { fact: GatewayFact::Deleted, .. }
         | Fact::Deployment { fact: DeploymentFact::Deleted, .. } => true,
-        Fact::Static(_) | Fact::Gateway { .. } | Fact::Deployment { .. } => false,
+        Fact::Static(_)
+        | Fact::Gateway { .. }
+        | Fact::Deployment { .. }
+        | Fact::Escalated { .. } => false,
     };
     Some((fact.revises()?, (!removed).then_some(record.position)))
 }

@@ -36,6 +36,8 @@ pub struct State {
     deployments: OrdMap<String, Stored<Deployment>>,
     /// The last port of the pool that was given away; the search for the next one goes on from here.
     last_assigned_port: u16,
+    /// The position of the last escalation event that was acted on.
+    escalated: Position,
 }
 
 /// An artifact and its revision.
@@ -63,6 +65,9 @@ impl State {
             }
             (Origin::Service, Some(Fact::Deployment { name, fact })) => {
                 self.apply_deployment(name, fact, record.position);
+            }
+            (Origin::Service, Some(Fact::Escalated { position })) => {
+                self.escalated = self.escalated.max(*position);
             }
             (Origin::Service, None) | (Origin::External, _) => {}
         }
@@ -96,6 +101,11 @@ impl State {
     /// The stored SLAs by name.
     pub fn slas(&self) -> &OrdMap<String, Stored<NamedSla>> {
         &self.slas
+    }
+
+    /// The position of the last escalation event that was acted on; those before it were, too.
+    pub fn escalated(&self) -> Position {
+        self.escalated
     }
 
     /// All gateways by name, those that are not published yet included.

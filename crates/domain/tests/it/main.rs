@@ -2,8 +2,9 @@
 #![expect(clippy::unwrap_used, reason = "in a test, a panic is an answer")]
 
 mod deployments;
-mod fuzz;
+mod escalations;
 mod examples;
+mod fuzz;
 mod generate;
 mod laws;
 mod round_trip;

@@ -1,0 +1,291 @@
+//! SLAs and what follows from them, in a world whose time is a list of instants.
+
+use super::*;
+use crate::Settings;
+use crate::containers::SimulatedContainers;
+use crate::deployments::DeploymentWorker;
+use crate::escalation::EscalationWorker;
+use crate::gateways::simulated::SimulatedGateways;
+use crate::routing::GatewaysWorker;
+use crate::turn;
+use futures::executor::block_on;
+use segue_domain::command::{Command, Context, Posted, Rules, Submission, Verb};
+use segue_domain::dsl::{self, Options};
+use segue_domain::event::Record;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// Shows: D40
+#[test]
+fn the_slowest_gateway_decides_and_without_data_nothing_happens() {
+    let window = Window {
+        upper_ms: 800,
+        lower_ms: 90,
+        interval: Duration::seconds(120),
+        cooldown: Duration::seconds(300),
+    };
+    let check = |means: &[Option<f64>], expected: Option<Direction>| {
+        assert_eq!(window.judge(means.iter().copied()), expected, "{means:?}");
+    };
+    let (up, down) = (Some(Direction::Up), Some(Direction::Down));
+    check(&[], None);
+    check(&[None, None], None);
+    check(&[Some(800.1)], up);
+    check(&[Some(800.0)], None);
+    check(&[Some(90.0)], None);
+    check(&[Some(89.9)], down);
+    check(&[Some(0.0)], down);
+    check(&[Some(10.0), Some(900.0)], up);
+    check(&[Some(10.0), Some(100.0)], None);
+    check(&[None, Some(10.0)], down);
+    check(&[Some(900.0), None], up);
+}
+
+/// What happens at a second.
+#[derive(Clone, Copy)]
+enum At {
+    /// Somebody measured so many milliseconds.
+    Measured(i64, f64),
+    /// Somebody posts an event with these tags.
+    Posted(i64, &'static [&'static str]),
+    /// Nothing but a tick.
+    Tick(i64),
+    /// The service is killed and started again.
+    Killed(i64),
+}
+
+const SHOP: &str = "
+clusters:
+  web:
+    sla:
+      type: response_time_sliding_window
+      threshold: {upper: 800, lower: 90}
+      window: {interval: 10, cooldown: 20}
+      escalations: [{type: scale_instances, minimum: 1, maximum: 3, scale_by: 1}]
+    services:
+    - breed: {name: web:1, deployable: acme/web:1, ports: {http: 80}}
+      scale: {cpu: 1, memory: 1GB, instances: 2}
+";
+
+/// How many instances run at the end, and the verdicts with the seconds at which they were given.
+fn play(story: &[At]) -> (u32, Vec<(i64, &'static str)>) {
+    let mut world = World::new();
+    world.deploy(SHOP);
+    for at in story {
+        world.happen(*at);
+    }
+    (world.running_in_the_end(), world.verdicts())
+}
+
+/// Shows: D40, D41
+#[test]
+fn a_day_of_a_cluster() {
+    use At::{Measured, Posted, Tick};
+    let (up, down) = ("sla:escalate", "sla:deescalate");
+    // Without data nothing happens, however often it is looked.
+    assert_eq!(play(&[Tick(5), Tick(500), Tick(5000)]), (2, vec![]));
+    assert_eq!(play(&[Measured(5, 400.0), Tick(6)]), (2, vec![]));
+    // Too slow: one more; then a pause of interval and cooldown, both ends included.
+    assert_eq!(play(&[Measured(5, 900.0)]), (3, vec![(5, up)]));
+    assert_eq!(play(&[Measured(5, 900.0), Measured(35, 10.0)]), (3, vec![(5, up)]));
+    assert_eq!(play(&[Measured(5, 900.0), Measured(36, 10.0)]), (2, vec![(5, up), (36, down)]));
+    // A bound is a bound: the verdict is given, and refused.
+    let twice = [Measured(5, 900.0), Measured(40, 900.0), Measured(80, 900.0)];
+    assert_eq!(play(&twice), (3, vec![(5, up), (40, up), (80, up)]));
+    // The mean of the window counts, both ends included; what is older does not.
+    assert_eq!(play(&[Measured(5, 500.0), Measured(10, 1200.0)]), (3, vec![(10, up)]));
+    assert_eq!(play(&[Measured(5, 100.0), Measured(15, 1400.0)]), (2, vec![]));
+    assert_eq!(play(&[Measured(5, 100.0), Measured(16, 1400.0)]), (3, vec![(16, up)]));
+    // An escalation that somebody else posted is acted on, and begins the pause, too.
+    let posted = Posted(4, &["sla:escalate", "deployment:shop", "clusters:web"]);
+    assert_eq!(play(&[posted, Measured(5, 10.0), Tick(14)]), (3, vec![]));
+    assert_eq!(play(&[posted, Measured(35, 10.0)]), (2, vec![(35, down)]));
+}
+
+/// Shows: D20
+#[test]
+fn a_restart_forgets_nothing_and_repeats_nothing() {
+    use At::{Killed, Measured, Posted, Tick};
+    let up = At::Posted(2, &["sla:escalate", "deployments:shop", "clusters:web"]);
+    let (running, _) = play(&[up, Killed(3), Tick(4), Killed(5), Tick(6)]);
+    assert_eq!(running, 3);
+    let down = Posted(7, &["sla:deescalate", "deployments:shop", "clusters:web"]);
+    let (running, _) = play(&[up, Killed(3), down, down, Killed(8), Tick(9)]);
+    assert_eq!(running, 1);
+    let (running, verdicts) = play(&[Measured(5, 900.0), Killed(6), Tick(7), Tick(8)]);
+    assert_eq!((running, verdicts.len()), (3, 1));
+}
+
+/// What was posted while nobody looked is acted on in order, each seeing what the one before made.
+#[test]
+fn what_was_missed_is_made_up_for() {
+    let mut world = World::new();
+    world.deploy(SHOP);
+    for verdict in ["sla:escalate", "sla:escalate", "sla:deescalate", "sla:deescalate"] {
+        world.post(&[verdict, "deployments:shop", "clusters:web"], json!(""));
+    }
+    world.escalation = EscalationWorker::new(world.store.clone());
+    // 2, 3, refused, 2, 1: the other order would have ended at 3.
+    assert_eq!(world.running_in_the_end(), 1);
+}
+
+/// Every decision is an event that names its cause, from the measurement to the instance.
+#[test]
+fn causes_lead_back_to_the_measurement() {
+    let mut world = World::new();
+    world.deploy(SHOP);
+    world.happen(At::Measured(5, 900.0));
+    let records = world.records();
+    let find =
+        |wished: &dyn Fn(&Record) -> bool| records.iter().find(|found| wished(found)).unwrap();
+    let measured = find(&|record| record.event.tags.contains("metrics:responseTime"));
+    let verdict = find(&|record| record.event.tags.contains("sla:escalate"));
+    let scaled = find(&|record| record.event.tags.contains("scale"));
+    let told = find(&|record| record.event.kind == "escalation");
+    assert_eq!(verdict.provenance.cause, Some(measured.position));
+    assert_eq!(verdict.provenance.actor, "worker:sla");
+    assert_eq!(scaled.provenance.cause, Some(verdict.position));
+    assert_eq!(told.provenance.cause, Some(verdict.position));
+    assert_eq!(told.provenance.actor, "worker:escalation");
+    assert_eq!(told.event.value["event"], json!(verdict.position));
+}
+
+/// A service, its drivers, and a clock that only the test moves.
+struct World {
+    store: Store,
+    containers: SimulatedContainers,
+    deployments: DeploymentWorker,
+    gateways: GatewaysWorker,
+    sla: SlaWorker,
+    escalation: EscalationWorker,
+    now: OffsetDateTime,
+}
+
+impl World {
+    fn new() -> Self {
+        let store = Store::in_memory(Rules::default()).unwrap();
+        let containers = SimulatedContainers::new();
+        let settings = Settings::default();
+        let mut number = 0;
+        let suffix = Box::new(move || {
+            number += 1;
+            number.to_string()
+        });
+        let drivers: Vec<Arc<dyn crate::containers::ContainerDriver>> =
+            vec![Arc::new(containers.clone())];
+        let gateways = Arc::new(SimulatedGateways::default());
+        Self {
+            deployments: DeploymentWorker::new(
+                "shop".to_owned(),
+                drivers,
+                settings.clone(),
+                suffix,
+            ),
+            gateways: GatewaysWorker::new(gateways, settings),
+            sla: SlaWorker::new(store.clone()),
+            escalation: EscalationWorker::new(store.clone()),
+            now: START,
+            containers,
+            store,
+        }
+    }
+
+    fn deploy(&mut self, body: &str) {
+        let body = dsl::read_deployment_body(&dsl::document(body).unwrap(), &Options::default());
+        let submission = Submission { verb: Verb::Update, representation: json!("") };
+        self.execute(&Command::Deploy {
+            name: "shop".to_owned(),
+            body: Box::new(body.unwrap()),
+            submission,
+        });
+        self.settle();
+    }
+
+    fn happen(&mut self, at: At) {
+        let (At::Measured(second, _)
+        | At::Posted(second, _)
+        | At::Tick(second)
+        | At::Killed(second)) = at;
+        self.now = START + Duration::seconds(second);
+        self.containers.advance(self.now);
+        match at {
+            At::Measured(_, milliseconds) => {
+                self.post(&["gateways:shop/web/http", "metrics:responseTime"], json!(milliseconds));
+            }
+            At::Posted(_, tags) => self.post(tags, json!("")),
+            At::Tick(_) => {}
+            At::Killed(_) => {
+                self.sla = SlaWorker::new(self.store.clone());
+                self.escalation = EscalationWorker::new(self.store.clone());
+            }
+        }
+        self.settle();
+    }
+
+    fn post(&self, tags: &[&str], value: Value) {
+        self.execute(&Command::Post(Posted {
+            tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
+            kind: "event".to_owned(),
+            value,
+            timestamp: None,
+        }));
+    }
+
+    fn execute(&self, command: &Command) {
+        let context = Context {
+            now: self.now,
+            actor: "user".to_owned(),
+            cause: None,
+            correlation: "request".to_owned(),
+        };
+        block_on(self.store.execute(command, &context)).unwrap();
+    }
+
+    /// Lets all workers take turns until nothing happens any more.
+    fn settle(&mut self) {
+        let Self { store, containers, deployments, gateways, sla, escalation, now } = self;
+        let mut quiet_rounds = 0;
+        for _ in 0..100 {
+            let before = store.log().last();
+            // An instance that was told to stop is gone in the next round.
+            containers.advance(*now);
+            let workers: [&mut dyn Worker; 4] = [deployments, gateways, sla, escalation];
+            for worker in workers {
+                block_on(turn::take(store, worker, *now, store.log().last(), "turn")).unwrap();
+            }
+            quiet_rounds = if store.log().last() == before { quiet_rounds + 1 } else { 0 };
+            if quiet_rounds == 3 {
+                return;
+            }
+        }
+        panic!("it never settles: {:#?}", self.records().iter().rev().take(20).collect::<Vec<_>>());
+    }
+
+    /// How many instances run once those that are to go had their time; nothing is measured any more.
+    fn running_in_the_end(&mut self) -> u32 {
+        for _ in 0..3 {
+            self.now += Duration::seconds(60);
+            self.settle();
+        }
+        u32::try_from(self.containers.running()).unwrap()
+    }
+
+    fn records(&self) -> Vec<Arc<Record>> {
+        self.store.log().read(Position::START, usize::MAX).unwrap()
+    }
+
+    /// The worker's verdicts and the seconds at which they were given.
+    fn verdicts(&self) -> Vec<(i64, &'static str)> {
+        let records = self.records();
+        let own = records.iter().filter(|record| record.provenance.actor == "worker:sla");
+        let tag = |record: &Record| {
+            ["sla:escalate", "sla:deescalate"]
+                .into_iter()
+                .find(|tag| record.event.tags.contains(tag))
+        };
+        own.filter_map(|record| Some(((record.time - START).whole_seconds(), tag(record)?)))
+            .collect()
+    }
+}
+
+const START: OffsetDateTime = time::macros::datetime!(2030-01-10 12:00 UTC);
