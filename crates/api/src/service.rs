@@ -1,8 +1,8 @@
 //! What all requests share: the configuration, and, once the log is replayed, the store, the workers and the drivers.
 
 use crate::config::Config;
-use crate::routes::Frames;
 use crate::memo::Memo;
+use crate::routes::Frames;
 use actix_web::web;
 use segue_domain::store::Store;
 use segue_workers::Workers;

@@ -24,7 +24,6 @@ mod streams;
 mod system;
 mod urls;
 mod websocket;
-mod slas;
 
 use crate::config::{Config, Setting};
 use crate::{Serving, serve};
