@@ -142,6 +142,7 @@ pub struct ApiSettings {
     pub workers: std::num::NonZeroUsize,
     pub response_timeout: Interval,
     pub strip_path_segments: usize,
+    pub legacy_clients: bool,
     pub max_body: ByteSize,
     pub bodies_max: ByteSize,
     pub requests_max: usize,

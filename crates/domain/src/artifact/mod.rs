@@ -10,8 +10,8 @@ mod deployment;
 mod gateway;
 mod lookup;
 mod scale;
-mod stored;
 mod sla;
+mod stored;
 pub mod value;
 
 pub use blueprint::{Blueprint, BlueprintCluster, BlueprintGateway, BlueprintService};
@@ -27,11 +27,11 @@ pub use gateway::{
 };
 pub use lookup::{LookupClass, lookup_name, route_lookup_name, short_hash};
 pub use scale::{Cpu, Memory, NamedScale, Percentage, Scale, ScaleReference, UnitError};
-pub use stored::{NamedRewrite, NamedRoute, Template};
 pub use sla::{
     Amount, ClusterSla, Escalation, EscalationReference, NamedEscalation, NamedSla, ScaleStep, Sla,
     SlaCheck, SlaName, SlaReference,
 };
+pub use stored::{NamedRewrite, NamedRoute, Template};
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

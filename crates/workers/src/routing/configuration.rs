@@ -6,8 +6,7 @@
 use crate::gateways::{Conditional, Configuration, Frontend, Protocol, RouteModel, Target};
 use segue_domain::artifact::{
     Condition, Gateway, GatewayName, Leaving, LookupClass, Percentage, PortType, RewriteReference,
-    Route, RoutePath,
-    lookup_name,
+    Route, RoutePath, lookup_name,
 };
 use segue_domain::state::State;
 use std::collections::{BTreeMap, BTreeSet};

@@ -10,8 +10,8 @@ mod generate;
 mod generate_slas;
 mod laws;
 mod schemas;
-mod stored;
 mod slas;
+mod stored;
 mod tree;
 
 use super::{Node, Options, document};
