@@ -142,7 +142,7 @@ mod tests {
         check(Aggregate::Count(3), "3");
         check(Aggregate::Number(Some(6.0)), "6");
         check(Aggregate::Number(Some(-0.5)), "-0.5");
-        check(Aggregate::Number(Some(1e300)), "1e300");
+        check(Aggregate::Number(Some(1e300)), "1e+300");
         check(Aggregate::Number(Some(f64::INFINITY)), "null");
         check(Aggregate::Number(None), "null");
     }

@@ -88,8 +88,8 @@ async fn posted_deployments_get_names() {
     );
     let taken = segue.post("/api/v1/deployments", BLUEPRINT).await;
     assert_eq!(taken.problem().1, "unavailable-gateway-port");
-    let later = segue.get("/api/v1/deployments/shop/clusters/web/sla").await;
-    assert_eq!(later.problem(), (400, "not-supported".to_owned()));
+    let none = segue.get("/api/v1/deployments/shop/clusters/web/sla").await;
+    assert_eq!(none.problem(), (404, "not-found".to_owned()));
     let missing = segue.put("/api/v1/deployments/x", "{ref: nosuch}").await;
     assert_eq!(missing.problem().1, "artifact-not-found");
     segue.stop().await;

@@ -208,7 +208,16 @@ async fn forged_events_move_no_artifact() {
     assert_eq!(segue.get("/api/v1/breeds/web:2").await.status, 404);
     let directory = segue.stop().await;
     let segue = Running::start_with(directory, vec![]).await;
-    assert_eq!(everything(&segue).await, before, "also when the log is folded anew");
+    let mut after = everything(&segue).await;
+    let mut before = before;
+    // What runs in memory ended with the service; what was wanted is still wanted.
+    for list in [&mut after[4], &mut before[4]] {
+        let deployment: serde_json::Value = serde_json::from_str(list).unwrap();
+        let service = &deployment[0]["clusters"]["web"]["services"][0];
+        let intention = &service["status"]["intention"];
+        *list = format!("{} {} {intention}", service["breed"], service["scale"]);
+    }
+    assert_eq!(after, before, "also when the log is folded anew");
     segue.stop().await;
 }
 

@@ -32,11 +32,12 @@ async fn every_collection_has_the_same_operations() {
         assert_eq!(created.status, 201, "{collection}: {created:?}");
         assert_eq!((&created.json()["name"], &created.json()["kind"]), (&json!("x"), &json!(kind)));
         assert_eq!(segue.get(&all).await.json()[0]["name"], "x", "{collection}");
-        assert_eq!(segue.get(&one).await.json(), created.json(), "{collection}");
+        assert_eq!(declared(&segue.get(&one).await.json()), declared(&created.json()), "{collection}");
         if !matches!(kind, "blueprint" | "breed") {
             let ignored =
                 segue.get(&format!("{one}?expand_references=true&only_references=true")).await;
-            assert_eq!((ignored.status, ignored.json()), (200, created.json()), "{collection}");
+            assert_eq!(ignored.status, 200, "{collection}");
+            assert_eq!(declared(&ignored.json()), declared(&created.json()), "{collection}");
         }
 
         let tag = created.headers["etag"].clone();
