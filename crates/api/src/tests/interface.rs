@@ -4,12 +4,33 @@ use super::Running;
 use serde_json::{Value, json};
 
 /// A collection, the word for one of its kind, and a document.
-const COLLECTIONS: [(&str, &str, &str); 4] = [
+const COLLECTIONS: [(&str, &str, &str); 10] = [
     ("blueprints", "blueprint", "{name: x, clusters: {c: b}}"),
     ("breeds", "breed", "{name: x, deployable: d}"),
+    ("conditions", "condition", "{name: x, condition: has cookie beta}"),
+    ("escalations", "escalation", "{name: x, type: pager}"),
     ("scales", "scale", "{name: x, cpu: 1, memory: 64MB}"),
+    ("slas", "sla", "{name: x, type: escalation_only}"),
     ("gateways", "gateway", "{name: x, port: 9050, routes: {'[127.0.0.1:1]': {}}}"),
+    ("rewrites", "rewrite", "{name: x, path: /a if path_beg /b}"),
+    ("routes", "route", "{name: x, weight: 50%}"),
+    ("templates", "template", "{name: x, definition: {a: 1}}"),
 ];
+
+/// An artifact without what Segue finds out about it meanwhile.
+fn declared(artifact: &Value) -> Value {
+    let mut artifact = artifact.clone();
+    if let Some(members) = artifact.as_object_mut() {
+        members.remove("service");
+        members.remove("deployed");
+    }
+    if let Some(routes) = artifact["routes"].as_object_mut() {
+        for route in routes.values_mut().filter_map(Value::as_object_mut) {
+            route.remove("targets");
+        }
+    }
+    artifact
+}
 
 /// Shows: I1-store, I1-kinds, I2.1-name-kind, I4.2-list, I4.2-get, I4.2-create, I4.2-update, I4.2-delete
 /// Shows: I4.2-validate-only, I4.2-no-parameters, D10
@@ -32,7 +53,11 @@ async fn every_collection_has_the_same_operations() {
         assert_eq!(created.status, 201, "{collection}: {created:?}");
         assert_eq!((&created.json()["name"], &created.json()["kind"]), (&json!("x"), &json!(kind)));
         assert_eq!(segue.get(&all).await.json()[0]["name"], "x", "{collection}");
-        assert_eq!(declared(&segue.get(&one).await.json()), declared(&created.json()), "{collection}");
+        assert_eq!(
+            declared(&segue.get(&one).await.json()),
+            declared(&created.json()),
+            "{collection}"
+        );
         if !matches!(kind, "blueprint" | "breed") {
             let ignored =
                 segue.get(&format!("{one}?expand_references=true&only_references=true")).await;

@@ -106,6 +106,8 @@ async fn a_slow_reader_is_disconnected_and_resumes() {
     let settings = vec![
         Setting::flag("api.sse.write_timeout", json!("1 s")),
         Setting::flag("api.sse.streams_max", json!(1)),
+        // That a client of a silent stream has gone is noticed when a comment is sent.
+        Setting::flag("api.sse.keep_alive", json!("100 ms")),
     ];
     let segue = Running::start_with(tempfile::tempdir().unwrap(), settings).await;
     let path = "/api/v1/events/stream?tag=large&from=0";
