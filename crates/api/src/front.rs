@@ -61,6 +61,7 @@ fn is_below(path: &str, root: &str) -> bool {
 }
 
 /// Lets the request in, or answers it at once.
+#[expect(clippy::result_large_err, reason = "the answer is given once, and at once")]
 fn enter<'a>(
     request: &ServiceRequest,
     service: &'a Service,

@@ -54,15 +54,14 @@ impl Request {
     /// The answer that `reply` stands for.
     pub fn reply(&self, reply: &Reply) -> HttpResponse {
         let status = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::OK);
-        match &reply.document {
-            Some(document) => self.document(status, reply.revision, document),
-            None => {
-                let mut response = HttpResponse::build(status);
-                if let Some(revision) = reply.revision {
-                    response.insert_header((header::ETAG, parameters::entity_tag(revision)));
-                }
-                response.finish()
+        if let Some(document) = &reply.document {
+            self.document(status, reply.revision, document)
+        } else {
+            let mut response = HttpResponse::build(status);
+            if let Some(revision) = reply.revision {
+                response.insert_header((header::ETAG, parameters::entity_tag(revision)));
             }
+            response.finish()
         }
     }
 

@@ -202,6 +202,7 @@ pub struct Route {
 
 /// What is checked before a route is asked.
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent properties of a route, each named")]
 struct Manner {
     /// Whether `Accept` has to allow JSON or YAML.
     negotiated: bool,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use time::OffsetDateTime;
 
 /// How often the log is asked for notices.
-const NOTICES_PERIOD: Duration = Duration::from_secs(60);
+const NOTICES_PERIOD: Duration = Duration::from_mins(1);
 /// Every how many of these periods old events are dropped; the first time after one.
 const RETENTION_PERIODS: u32 = 60;
 

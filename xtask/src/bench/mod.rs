@@ -32,7 +32,7 @@ pub struct Options {
 enum Name {
     /// The log: durable appends per second, against what the disk can do.
     Append,
-    /// Events: posted, found and streamed, against a bare handler, PostgreSQL and etcd.
+    /// Events: posted, found and streamed, against a bare handler, `PostgreSQL` and etcd.
     Events,
     /// From a change of weights until a client sees it.
     Weights,

@@ -1,4 +1,4 @@
-//! The description of the API (OpenAPI 3.1), made of the routing table, of what is said about each operation, and of
+//! The description of the API (`OpenAPI` 3.1), made of the routing table, of what is said about each operation, and of
 //! the schemas of documents. A path that is routed and not described, or the other way round, fails a test.
 
 mod answers;

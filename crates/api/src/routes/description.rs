@@ -1,4 +1,4 @@
-//! The description of the API and of its documents: OpenAPI, its pages, and JSON Schemas. All of it is part of the
+//! The description of the API and of its documents: `OpenAPI`, its pages, and JSON Schemas. All of it is part of the
 //! program; nothing is fetched from elsewhere.
 
 use crate::openapi;

@@ -131,7 +131,9 @@ fn shown(
     references: References,
 ) -> Result<Option<Value>, Failure> {
     let mut document = dsl::representation_with(state, key, references)?;
-    document.iter_mut().for_each(|document| request.finish(document));
+    if let Some(document) = &mut document {
+        request.finish(document);
+    }
     Ok(document)
 }
 

@@ -45,19 +45,18 @@ fn count(store: &Store) -> Result<(Value, Value), ReadError> {
     let mut persistence = Map::new();
     for kind in Kind::ALL {
         let collection = kind.collection();
-        let counts = match kind {
-            Kind::Deployment => deployments(&state),
-            _ => {
-                let archived = |action: &str| {
-                    total(store, Some("archive"), &[collection, &format!("archive:{action}")])
-                };
-                json!({
-                    "count": statics::count(&state, kind),
-                    "created": archived("create")?,
-                    "updated": archived("update")?,
-                    "deleted": archived("delete")?,
-                })
-            }
+        let counts = if kind == Kind::Deployment {
+            deployments(&state)
+        } else {
+            let archived = |action: &str| {
+                total(store, Some("archive"), &[collection, &format!("archive:{action}")])
+            };
+            json!({
+                "count": statics::count(&state, kind),
+                "created": archived("create")?,
+                "updated": archived("update")?,
+                "deleted": archived("delete")?,
+            })
         };
         persistence.insert(collection.to_owned(), counts);
     }

@@ -23,8 +23,8 @@ async fn a_repeated_event_is_answered_as_the_first_and_stored_once() {
     let other = send(&segue, "POST", "/api/v1/events", "k-2", event).await;
     assert_ne!(other.json()["id"], first.json()["id"]);
     assert_eq!(segue.get("/api/v1/events?tag=a").await.headers["x-total-count"], "2");
-    let reused = send(&segue, "POST", "/api/v1/events", "k-1", "{tags: [a], value: 2}").await;
-    assert_eq!(reused.problem(), (422, "idempotency-key-reused".to_owned()));
+    let taken = send(&segue, "POST", "/api/v1/events", "k-1", "{tags: [a], value: 2}").await;
+    assert_eq!(taken.problem(), (422, "idempotency-key-reused".to_owned()));
     let elsewhere = send(&segue, "POST", "/api/v1/events?x=y", "k-1", event).await;
     assert_eq!(elsewhere.status, 422);
     for key in ["", &"k".repeat(256)] {

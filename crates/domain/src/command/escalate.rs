@@ -151,14 +151,14 @@ impl<'a> Run<'a> {
         let found = found.ok_or_else(|| format!("there is no cluster '{cluster}'"))?;
         let sla = found.sla.as_ref().ok_or_else(|| format!("cluster '{cluster}' has no SLA"))?;
         let escalations = sla.sla.escalations.clone();
-        if self.to_one(&escalations, (name, cluster)) {
+        if self.first_of(&escalations, (name, cluster)) {
             return Ok(());
         }
         Err("no escalation changes anything within its bounds".to_owned())
     }
 
     /// Whether a member changed something; the ones after it are left alone.
-    fn to_one(&mut self, members: &[EscalationReference], owner: (&str, &str)) -> bool {
+    fn first_of(&mut self, members: &[EscalationReference], owner: (&str, &str)) -> bool {
         match self.direction {
             Direction::Up => members.iter().any(|member| self.member(member, owner)),
             Direction::Down => members.iter().rev().any(|member| self.member(member, owner)),
@@ -173,9 +173,13 @@ impl<'a> Run<'a> {
             Escalation::ScaleInstances(_)
             | Escalation::ScaleCpu(_)
             | Escalation::ScaleMemory(_) => self.step(escalation, owner),
-            Escalation::ToOne(members) => self.to_one(members, owner),
+            Escalation::ToOne(members) => self.first_of(members, owner),
             Escalation::ToAll(members) => {
-                members.iter().fold(false, |changed, member| self.member(member, owner) || changed)
+                let mut changed = false;
+                for member in members {
+                    changed |= self.member(member, owner);
+                }
+                changed
             }
             // Somebody else acts on these.
             Escalation::Other { .. } => false,

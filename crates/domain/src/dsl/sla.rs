@@ -91,6 +91,10 @@ pub(super) fn sla_reference(element: &Element<'_>, reading: &mut Reading) -> Opt
 }
 
 /// A reference with its escalations; `None` when this is something else, `Some(None)` when it was refused.
+#[expect(
+    clippy::option_option,
+    reason = "whether it is one, and whether it can be read, are two questions"
+)]
 fn by_name(element: &Element<'_>, reading: &mut Reading) -> Option<Option<SlaReference>> {
     let Reference::To(name) = fields::reference(element, &["name", "escalations"], reading) else {
         return None;

@@ -164,7 +164,7 @@ fn corpus(folder: &Path) -> Vec<Vec<u8>> {
 /// One of the corpus, changed in up to eight places.
 fn mutated(corpus: &[Vec<u8>], random: &mut TestRng) -> Vec<u8> {
     let mut input = corpus[below(corpus.len(), random)].clone();
-    for _ in 0..1 + below(8, random) {
+    for _ in 0..=below(8, random) {
         let at = below(input.len() + 1, random);
         match below(6, random) {
             0 => {

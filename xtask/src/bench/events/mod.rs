@@ -1,6 +1,6 @@
-//! Events: how fast they are posted, found and streamed, next to a bare handler, PostgreSQL and etcd in the same run.
+//! Events: how fast they are posted, found and streamed, next to a bare handler, `PostgreSQL` and etcd in the same run.
 //!
-//! Queries are measured inside of a process by an example of the domain, and PostgreSQL with the same events by pgbench on
+//! Queries are measured inside of a process by an example of the domain, and `PostgreSQL` with the same events by pgbench on
 //! its own socket; both without HTTP.
 
 mod etcd;

@@ -1,4 +1,4 @@
-//! PostgreSQL 15 with the same events: a table, a GIN index on tags and one on the timestamp, fsync on, on a private
+//! `PostgreSQL` 15 with the same events: a table, a GIN index on tags and one on the timestamp, fsync on, on a private
 //! socket in a folder that goes away. It refuses to run as root, so it runs as the user of Debian's package.
 
 use super::{Bench, CONNECTIONS, Peer, SECONDS};
@@ -101,7 +101,7 @@ fn psql(folder: &Path, text: &str) -> Result<Command> {
     Ok(command)
 }
 
-/// A program of PostgreSQL as its own user.
+/// A program of `PostgreSQL` as its own user.
 fn as_user(name: &str) -> Result<Command> {
     let path: PathBuf = [PROGRAMS, name].iter().collect();
     ensure!(path.is_file(), "{} is missing; run cargo xtask setup --for-bench", path.display());

@@ -160,12 +160,11 @@ fn limited(
     let mut left = max;
     let frames = payload.map(move |chunk| {
         let chunk = chunk.map_err(io::Error::other)?;
-        match left.checked_sub(chunk.len()) {
-            Some(rest) => left = rest,
-            None => {
-                too_large.set(true);
-                return Err(io::Error::other("the body is too large"));
-            }
+        if let Some(rest) = left.checked_sub(chunk.len()) {
+            left = rest
+        } else {
+            too_large.set(true);
+            return Err(io::Error::other("the body is too large"));
         }
         Ok(Frame::data(chunk))
     });
@@ -199,11 +198,12 @@ fn respond(answer: hyper::Response<Incoming>, hold: Hold) -> HttpResponse {
     let body = futures::stream::unfold((answer.into_body(), hold), |(mut body, hold)| async move {
         let chunk = loop {
             match body.frame().await? {
-                Ok(frame) => match frame.into_data() {
-                    Ok(data) => break Ok(data),
+                Ok(frame) => {
                     // Trailers belong to the target's own connection.
-                    Err(_) => continue,
-                },
+                    if let Ok(data) = frame.into_data() {
+                        break Ok(data);
+                    }
+                }
                 Err(error) => break Err(io::Error::other(error)),
             }
         };

@@ -1,7 +1,7 @@
 //! The normal form of conditions: alternatives of tests that all have to hold, as few and as short as can be.
 //!
 //! Alternatives are multiplied out within limits. Up to [`MINIMISED_OPERANDS_MAX`] different tests the result is
-//! minimised by the method of Quine and McCluskey; beyond that alternatives that another one covers are left out.
+//! minimised by the method of Quine and `McCluskey`; beyond that alternatives that another one covers are left out.
 
 use super::{Expression, Operand};
 use std::collections::HashSet;
@@ -287,7 +287,9 @@ impl<'a> Cover<'a> {
         loop {
             let mut counts = vec![0_usize; self.primes.len()];
             for choices in self.open(&chosen) {
-                choices.iter().for_each(|index| counts[*index] += 1);
+                for index in choices {
+                    counts[*index] += 1;
+                }
             }
             let best = (0..counts.len()).max_by_key(|index| {
                 (counts[*index], std::cmp::Reverse((self.primes[*index].size(), *index)))

@@ -120,7 +120,7 @@ fn long(schema: &Value, short: &Map<String, Value>) -> Value {
 fn extended(schema: &Map<String, Value>, short: &Map<String, Value>) -> Map<String, Value> {
     let mut out = schema.clone();
     let bases = out.remove("extends");
-    for base in bases.iter().flat_map(Value::as_array).flatten().filter_map(Value::as_str) {
+    for base in bases.iter().filter_map(Value::as_array).flatten().filter_map(Value::as_str) {
         let Some(base) = short.get(base).and_then(Value::as_object) else {
             unreachable!("definitions.yaml extends '{base}', which is not there; a test reads it");
         };

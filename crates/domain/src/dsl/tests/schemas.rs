@@ -217,7 +217,7 @@ fn examples() {
 }
 
 #[test]
-fn examples_of_gateways_and_blueprints() {
+fn examples_of_gateways() {
     for fields in [
         "port: 80",
         "port: '80/HTTP'",
@@ -254,6 +254,10 @@ fn examples_of_gateways_and_blueprints() {
     ] {
         agree("gateway", &format!("{{name: g, {fields}}}"));
     }
+}
+
+#[test]
+fn examples_of_stored_parts() {
     for text in [
         "{name: r, path: /a if b}",
         "{name: r, path: /a}",
@@ -288,6 +292,10 @@ fn examples_of_gateways_and_blueprints() {
     for text in ["a/b", "a//b", "a/b/c/d/e", "/a", "'a b'", "5"] {
         agree("gateway", &format!("{{name: {text}}}"));
     }
+}
+
+#[test]
+fn examples_of_clusters() {
     for cluster in [
         "br",
         "[br, {breed: b2, scale: s}]",
@@ -317,6 +325,10 @@ fn examples_of_gateways_and_blueprints() {
         agree("blueprint", &text);
         agree("deployment", &text);
     }
+}
+
+#[test]
+fn examples_of_blueprints_and_deployments() {
     for rest in [
         "gateways: {8080: c/web, 9000/tcp: {routes: c/web}, x: {port: 5, routes: c/web}}",
         "gateways: {8080: [c/web]}",

@@ -171,7 +171,7 @@ impl Index {
     fn look(&self, query: &Query, kind: Option<&str>, field: Option<u32>) -> View {
         let tags = query.tags.iter().map(|tag| self.names.tags.get(tag.as_str()));
         let kinds = kind.iter().map(|kind| self.names.kinds.get(*kind));
-        let wanted: Option<Vec<u32>> = tags.chain(kinds).map(|id| id.copied()).collect();
+        let wanted: Option<Vec<u32>> = tags.chain(kinds).map(Option::<&u32>::copied).collect();
         let range = Instants::of(query.time);
         let mut view = View {
             segments: Arc::clone(&self.segments),

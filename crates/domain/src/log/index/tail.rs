@@ -69,7 +69,7 @@ impl Tail {
         let row = |row: &u16| &self.rows[usize::from(*row)];
         let from = self.order.partition_point(|own| row(own).key.0 < range.from);
         let to = self.order.partition_point(|own| row(own).key.0 <= range.to).max(from);
-        let rows = self.order[from..to].iter().map(move |own| row(own));
+        let rows = self.order[from..to].iter().map(row);
         let rows = rows.filter(move |row| {
             let ids = &self.ids[row.ids.start as usize..row.ids.end as usize];
             wanted.iter().all(|id| ids.contains(id))

@@ -121,10 +121,12 @@ fn tallied(samples: &[Sample], query: &Query, field: &str) -> Tallied {
             }
             Numbers::Members(members) if field != "value" && !is_type => {
                 let own = members.iter().find(|(name, _)| name == field);
-                own.iter().for_each(|(_, number)| tallied.tally.add(*number));
+                for (_, number) in own {
+                    tallied.tally.add(*number);
+                }
             }
             Numbers::Many if field != "value" && !is_type => {
-                tallied.unread.push(Position(position))
+                tallied.unread.push(Position(position));
             }
             _ => {}
         }

@@ -88,10 +88,9 @@ fn damage_to_golden_directories_is_named() {
     }
 }
 
-/// Writes the golden directories of the present format: `SEGUE_GOLDEN=… cargo test -p segue-domain --lib -- --ignored
-/// golden::write`.
+/// Writes the golden directories of the present format, once in its life, to the directory that `SEGUE_GOLDEN` names:
+/// `SEGUE_GOLDEN=… cargo test -p segue-domain --lib golden::write`.
 #[test]
-#[ignore = "golden directories are written once"]
 fn write() {
     let Some(target) = std::env::var_os("SEGUE_GOLDEN").map(PathBuf::from) else { return };
     let keep = |directory: &Path, name: &str| {

@@ -114,7 +114,7 @@ fn snapshots_are_written_while_records_come() {
     for _ in 0..8 {
         append(&log, (0..10_000).map(draft).collect());
     }
-    let deadline = std::time::Duration::from_secs(60);
+    let deadline = std::time::Duration::from_mins(1);
     let mut waited = std::time::Duration::ZERO;
     let step = std::time::Duration::from_millis(10);
     while snapshots(directory.path()).iter().all(|path| path.extension().unwrap() != "snapshot") {

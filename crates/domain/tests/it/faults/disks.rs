@@ -47,7 +47,10 @@ fn a_full_disk_refuses_writes_and_loses_nothing() {
         let name = format!("full-{number}");
         let mut draft = draft(&name);
         draft.event.value = blake3::hash(name.as_bytes()).to_hex().repeat(64).into();
-        match log.append(vec![draft], &Expect::Any).and_then(|pending| pending.durable_blocking()) {
+        match log
+            .append(vec![draft], &Expect::Any)
+            .and_then(segue_domain::log::Pending::durable_blocking)
+        {
             Ok(_) => acknowledged.push(name),
             Err(error) => {
                 refused = Some(error);

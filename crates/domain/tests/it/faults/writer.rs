@@ -25,7 +25,7 @@ impl Writer {
     /// Starts one on `directory`; the names of its appends begin with `round`.
     pub fn start(directory: &Path, round: u64) -> Self {
         let mut process = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "faults::writer::process", "--ignored", "--nocapture"])
+            .args(["--exact", "faults::writer::process", "--nocapture"])
             .env(DIRECTORY, directory)
             .env(ROUND, round.to_string())
             .stdout(Stdio::piped())
@@ -54,7 +54,7 @@ impl Writer {
 
     /// Waits for the first acknowledgement.
     pub fn wait(&self, found: &mut HashMap<String, u64>) {
-        let limit = std::time::Duration::from_secs(60);
+        let limit = std::time::Duration::from_mins(1);
         let (name, position) = self.acknowledged.recv_timeout(limit).expect("the writer writes");
         found.insert(name, position);
     }
@@ -78,9 +78,8 @@ pub fn size(name: &str) -> usize {
     if number.is_multiple_of(3) { GROUP } else { 1 }
 }
 
-/// Started by the tests, not by itself.
+/// The process that other tests start, with [`DIRECTORY`] set, and kill.
 #[test]
-#[ignore = "it is the process that other tests kill"]
 fn process() {
     let Some(directory) = std::env::var_os(DIRECTORY) else { return };
     let round = std::env::var(ROUND).unwrap();
@@ -98,7 +97,7 @@ fn write(log: &Log, prefix: &str) {
         let name = format!("{prefix}-{number}");
         let drafts = (0..size(&name)).map(|_| draft(&name)).collect();
         let appended =
-            log.append(drafts, &Expect::Any).and_then(|pending| pending.durable_blocking());
+            log.append(drafts, &Expect::Any).and_then(segue_domain::log::Pending::durable_blocking);
         match appended {
             Ok(records) => {
                 let line = format!("acknowledged {name} {} end\n", records[0].position);

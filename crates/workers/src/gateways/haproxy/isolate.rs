@@ -148,22 +148,22 @@ fn parts(gateway: &Frontend) -> Vec<Part> {
 fn route_lines(route: &RouteModel) -> Vec<String> {
     let mut lines = Vec::new();
     if route.balance != "default" {
-        lines.push(line("balance", shlex::split(&route.balance).unwrap_or_default()));
+        lines.push(line("balance", &shlex::split(&route.balance).unwrap_or_default()));
     }
     for rewrite in &route.rewrites {
         let path = quote(&rewrite.path);
         let condition = model::condition(&rewrite.condition).unwrap_or_default();
-        lines.push(line(&format!("http-request set-path {path} if"), condition));
+        lines.push(line(&format!("http-request set-path {path} if"), &condition));
     }
     lines
 }
 
 fn condition_lines(wish: &Conditional) -> Vec<String> {
     let acls = Matcher::of(&wish.condition).map(|matcher| matcher.acls).unwrap_or_default();
-    acls.into_iter().map(|acl| line(&format!("acl {}", acl.name), acl.words)).collect()
+    acls.into_iter().map(|acl| line(&format!("acl {}", acl.name), &acl.words)).collect()
 }
 
-fn line(head: &str, words: Vec<String>) -> String {
+fn line(head: &str, words: &[String]) -> String {
     words.iter().fold(head.to_owned(), |line, word| format!("{line} {}", quote(word)))
 }
 

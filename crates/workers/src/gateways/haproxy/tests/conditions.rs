@@ -242,6 +242,9 @@ async fn clients_of_an_instance_that_goes_stay_with_its_route() {
 }
 
 /// A raw ACL that HAProxy refuses disables that one route with a reason and harms no other gateway.
+/// What is told, and the change that spoils a gateway.
+type Spoilt<'a> = (&'a str, &'a dyn Fn(&mut Frontend));
+
 #[tokio::test]
 async fn what_one_route_asks_for_harms_no_other() {
     let (a, b) = (service("a").await, service("b").await);
@@ -249,7 +252,7 @@ async fn what_one_route_asks_for_harms_no_other() {
     let good = gateway("good", free_port(), &[route("a", 100, &[target("a", a)])]);
     let rewrite =
         |path: &str, condition: &str| Rewrite { path: path.into(), condition: condition.into() };
-    let spoilt: [(&str, &dyn Fn(&mut Frontend)); 7] = [
+    let spoilt: [Spoilt; 7] = [
         ("its condition is refused: error detected", &|gateway| {
             gateway.conditions = vec![wish("b", "< nonsense x >", 100, &[(1, 1)])];
         }),
@@ -265,15 +268,15 @@ async fn what_one_route_asks_for_harms_no_other() {
         }),
         ("balance only supports", &|gateway| gateway.routes[1].balance = "nonsense".into()),
         ("error detected", &|gateway| {
-            gateway.routes[1].rewrites = vec![rewrite("/x", "no_such_acl")]
+            gateway.routes[1].rewrites = vec![rewrite("/x", "no_such_acl")];
         }),
         ("cannot be read", &|gateway| {
-            gateway.routes[1].rewrites = vec![rewrite("/x\n", "path /y")]
+            gateway.routes[1].rewrites = vec![rewrite("/x\n", "path /y")];
         }),
     ];
     let ports: Vec<u16> = spoilt.iter().map(|_| free_port()).collect();
     let gateways = |spoil: bool| {
-        let one = |(index, (_, change)): (usize, &(&str, &dyn Fn(&mut Frontend)))| {
+        let one = |(index, (_, change)): (usize, &Spoilt)| {
             let routes = [route("a", 50, &[target("a", a)]), route("b", 50, &[target("b", b)])];
             let mut gateway = gateway(&format!("g{index}"), ports[index], &routes);
             if spoil {
