@@ -1,4 +1,5 @@
 //! Bad input: whatever is sent, the answer is a 4xx that says why, and the service goes on (issue of the interface).
+#![expect(clippy::format_collect, reason = "a handful of texts, each made once")]
 
 use super::Running;
 use std::fmt::Write as _;

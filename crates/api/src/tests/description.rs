@@ -29,7 +29,7 @@ async fn pages_come_from_the_program_itself() {
     assert!(page.headers["content-type"].starts_with("text/html"));
     let files = page.body.split(['"', '\'']).filter(|text| text.starts_with("./"));
     let files: Vec<_> =
-        files.filter(|text| text.ends_with(".js") || text.ends_with(".css")).collect();
+        files.filter(|text| [".js", ".css"].iter().any(|end| text.ends_with(end))).collect();
     assert!(!files.is_empty(), "{page:?}");
     for file in files {
         assert_eq!(segue.get(&format!("/docs/{}", &file[2..])).await.status, 200, "{file}");

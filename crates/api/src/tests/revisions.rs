@@ -125,9 +125,9 @@ async fn deployments_have_revisions_of_what_users_want() {
     assert_eq!(scaled.status, 202);
     assert_ne!(scaled.headers["etag"], created);
     assert_eq!(segue.get(path).await.headers["etag"], scaled.headers["etag"]);
-    let stale = [("If-Match", &created[..])];
-    assert_eq!(segue.client.send("PUT", path, &stale, blueprint).await.status, 412);
-    assert_eq!(segue.client.send("DELETE", path, &stale, blueprint).await.status, 412);
+    let outdated = [("If-Match", &created[..])];
+    assert_eq!(segue.client.send("PUT", path, &outdated, blueprint).await.status, 412);
+    assert_eq!(segue.client.send("DELETE", path, &outdated, blueprint).await.status, 412);
     let removed = segue
         .client
         .send("DELETE", path, &[("If-Match", &scaled.headers["etag"])], blueprint)

@@ -66,11 +66,11 @@ impl Socket {
         match bytes.len() {
             length @ 0..126 => frame.push(0x80 | u8::try_from(length).unwrap()),
             length @ 126..65_536 => {
-                frame.push(0x80 | 126);
+                frame.push(0x80 | 0x7e);
                 frame.extend(u16::try_from(length).unwrap().to_be_bytes());
             }
             length => {
-                frame.push(0x80 | 127);
+                frame.push(0x80 | 0x7f);
                 frame.extend((length as u64).to_be_bytes());
             }
         }

@@ -195,7 +195,12 @@ fn refusal(world: &World, wish: Wish, text: &str) -> Option<Problems> {
     decided(world, wish, Some(&node), Problem::new(ProblemKind::Internal, "", "").into())
 }
 
-fn decided(world: &World, wish: Wish, node: Option<&Node>, none: Problems) -> Option<Problems> {
+fn decided(
+    world: &World,
+    wish: Wish,
+    node: Option<&Node>,
+    otherwise: Problems,
+) -> Option<Problems> {
     let state = world.state();
     let text = node.map(|node| dsl::import(node, &state)).transpose();
     let imported = match text {
@@ -205,7 +210,7 @@ fn decided(world: &World, wish: Wish, node: Option<&Node>, none: Problems) -> Op
     let options = Options::default();
     let command = match (wish, imported) {
         (Wish::Delete(kind, name), _) => Ok(delete(kind, name)),
-        (_, None) => return Some(none),
+        (_, None) => return Some(otherwise),
         (Wish::Put(name), Some(node)) => {
             let options = Options { name: Some(name.to_owned()), ..options };
             return dsl::read_breed(&node, &options).err();

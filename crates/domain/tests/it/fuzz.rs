@@ -124,7 +124,9 @@ fn no_text_breaks_a_reader() {
     let time = Duration::from_secs(seconds.unwrap_or(SECONDS));
     for (name, target) in TARGETS {
         let corpus = corpus(&folder.join(name));
-        corpus.iter().for_each(|input| feed(name, target, input));
+        for input in &corpus {
+            feed(name, target, input);
+        }
         let mut random = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
         if let Ok(seed) = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH) {
             // Skipping is seeding: what was tried in an earlier run is not tried again.

@@ -1,5 +1,6 @@
 //! The core as its users see it: documents in, events and refusals out. One binary, since each links the log.
 #![expect(clippy::unwrap_used, reason = "in a test, a panic is an answer")]
+#![expect(clippy::disallowed_methods, reason = "tests have limits of time, and settings")]
 
 mod catalogue;
 mod conditions;

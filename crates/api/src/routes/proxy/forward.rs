@@ -161,7 +161,7 @@ fn limited(
     let frames = payload.map(move |chunk| {
         let chunk = chunk.map_err(io::Error::other)?;
         if let Some(rest) = left.checked_sub(chunk.len()) {
-            left = rest
+            left = rest;
         } else {
             too_large.set(true);
             return Err(io::Error::other("the body is too large"));

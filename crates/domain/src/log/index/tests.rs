@@ -121,7 +121,7 @@ fn tallied(samples: &[Sample], query: &Query, field: &str) -> Tallied {
             }
             Numbers::Members(members) if field != "value" && !is_type => {
                 let own = members.iter().find(|(name, _)| name == field);
-                for (_, number) in own {
+                if let Some((_, number)) = own {
                     tallied.tally.add(*number);
                 }
             }

@@ -92,10 +92,7 @@ fn fate(directory: &Path, expected: &Content) -> Result<Fate, String> {
             return if words.len() > 40 { Ok(Fate::Refused) } else { Err(words) };
         }
     };
-    let found = match content(&log) {
-        Ok(found) => found,
-        Err(_) => return Ok(Fate::Refused),
-    };
+    let Ok(found) = content(&log) else { return Ok(Fate::Refused) };
     if found != *expected {
         let (found, expected) = (found.records.len(), expected.records.len());
         return Err(format!("{found} records instead of {expected}, and nobody says so"));
