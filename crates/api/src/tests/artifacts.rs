@@ -173,7 +173,7 @@ async fn what_is_stored_survives_a_restart() {
     segue.stop().await;
 }
 
-/// Shows: D14, I2.1-expand, I2.1-only
+/// Shows: D14, I2.1-expand, I2.1-only, I4.2-expand, I4.2-expand-incomplete, I4.2-only, I7-expand
 #[tokio::test]
 async fn references_are_shown_in_the_form_that_is_asked_for() {
     let segue = Running::start().await;

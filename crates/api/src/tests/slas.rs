@@ -13,7 +13,7 @@ clusters:
 ";
 const PATH: &str = "/api/v1/deployments/shop/clusters/web/sla";
 
-/// Shows: D1, D12
+/// Shows: D1, D12, I4.4-sla-get, I4.4-sla-set, I4.4-sla-delete
 #[tokio::test]
 async fn the_sla_of_a_running_cluster_is_read_set_and_taken_away() {
     let segue = Running::start().await;

@@ -72,3 +72,14 @@ pub struct BlueprintService {
     /// Driver name to anything.
     pub dialects: Metadata,
 }
+
+impl BlueprintService {
+    /// The name of the only port that the breeds of `services` that are written in place have between them; a gateway
+    /// without port name belongs to it.
+    pub fn only_port(services: &[Self]) -> Option<&str> {
+        let inline = services.iter().filter_map(|service| service.breed.inline());
+        let mut ports = inline.flat_map(|breed| breed.ports.keys());
+        let first = ports.next()?;
+        ports.all(|other| other == first).then_some(first.as_str())
+    }
+}

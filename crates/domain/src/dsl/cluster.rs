@@ -220,7 +220,11 @@ fn internal_gateways(
         entries.into_iter().map(|(key, element)| (key.text.clone(), element)).collect()
     };
     for (port, entry) in entries {
-        let port = if port.is_empty() { only_port(services).unwrap_or_default() } else { port };
+        let port = if port.is_empty() {
+            BlueprintService::only_port(services).map(str::to_owned).unwrap_or_default()
+        } else {
+            port
+        };
         if entry.is_null() {
             let detail = format!("'{}' is required", entry.pointer.trim_start_matches('/'));
             let problem = Problem::new(ProblemKind::MissingPathValue, &entry.pointer, detail);
@@ -235,14 +239,4 @@ fn internal_gateways(
         gateways.insert(port, gateway::body(fields, reading));
     }
     gateways
-}
-
-/// The name of the only port that the inline breeds of `services` have between them.
-fn only_port(services: &[BlueprintService]) -> Option<String> {
-    let mut ports = services
-        .iter()
-        .filter_map(|service| service.breed.inline())
-        .flat_map(|breed| breed.ports.keys());
-    let first = ports.next()?;
-    ports.all(|other| other == first).then(|| first.clone())
 }

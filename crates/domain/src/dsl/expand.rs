@@ -5,10 +5,10 @@
 use super::{representation, tree::pointer_segment, write_blueprint, write_breed};
 use crate::artifact::{
     ArtifactKey, Blueprint, Breed, BreedReference, Gateway, Kind, RewriteReference, Route,
-    ScaleReference,
+    RouteCondition, ScaleReference, SlaReference,
 };
 use crate::problem::{Problem, ProblemKind, Problems, Result};
-use crate::state::State;
+use crate::state::{State, resolve_sla};
 use serde_json::Value;
 
 /// How many breeds an expanded document holds at most.
@@ -103,6 +103,9 @@ fn expand_blueprint(state: &State, blueprint: &mut Blueprint) -> Result<()> {
                 expansion.scale(scale, &format!("{pointer}/scale"));
             }
         }
+        if let Some(sla) = &mut cluster.sla {
+            expansion.sla(sla, &format!("{pointer}/sla"));
+        }
         for (port, gateway) in &mut cluster.gateways {
             let pointer = format!("{pointer}/gateways/{}", pointer_segment(port));
             expansion.gateway(gateway, &pointer);
@@ -188,6 +191,14 @@ impl<'s> Expansion<'s> {
         }
     }
 
+    /// An SLA and its escalations; those written beside the reference win.
+    fn sla(&mut self, sla: &mut SlaReference, pointer: &str) {
+        match resolve_sla(self.state, sla, pointer) {
+            Ok(resolved) => *sla = SlaReference::Inline(Box::new(resolved.sla)),
+            Err(problems) => self.problems.extend(problems.iter().cloned()),
+        }
+    }
+
     fn gateway(&mut self, gateway: &mut Gateway, pointer: &str) {
         for (path, route) in &mut gateway.routes {
             let pointer = format!("{pointer}/routes/{}", pointer_segment(path.as_str()));
@@ -202,6 +213,14 @@ impl<'s> Expansion<'s> {
                 return;
             };
             *route = stored.artifact.route.clone();
+        }
+        if let Some(RouteCondition::Reference(name)) = &route.condition {
+            if let Some(stored) = self.state.conditions().get(name) {
+                route.condition = Some(RouteCondition::Inline(stored.artifact.condition.clone()));
+            } else {
+                let name = name.clone();
+                self.missing("condition", &name, &format!("{pointer}/condition"));
+            }
         }
         for (index, rewrite) in route.rewrites.iter_mut().enumerate() {
             let RewriteReference::Reference(name) = rewrite else { continue };

@@ -1,7 +1,9 @@
 //! Applies what happened to artifacts that only users change.
 
 use super::{State, Stored};
-use crate::artifact::{ArtifactKey, Blueprint, BreedReference, Kind};
+use crate::artifact::{
+    ArtifactKey, Blueprint, BlueprintCluster, BlueprintService, BreedReference, Kind,
+};
 use crate::event::{Position, StaticFact};
 
 impl State {
@@ -57,6 +59,7 @@ impl State {
                 };
             }
         }
+        blueprint.clusters.values_mut().for_each(name_anonymous_gateway);
         blueprint
     }
 
@@ -92,5 +95,15 @@ impl State {
             Kind::Scale => drop(self.scales.remove(&key.name)),
             Kind::Template => drop(self.templates.remove(&key.name)),
         }
+    }
+}
+
+/// A gateway without port name gets the name that a reader would give it, now that the breeds may be others.
+fn name_anonymous_gateway(cluster: &mut BlueprintCluster) {
+    let Some(port) = BlueprintService::only_port(&cluster.services) else { return };
+    let named = |key: String| if key.is_empty() { port.to_owned() } else { key };
+    if cluster.gateways.contains_key("") && !cluster.gateways.contains_key(port) {
+        let gateways = std::mem::take(&mut cluster.gateways).into_iter();
+        cluster.gateways = gateways.map(|(key, gateway)| (named(key), gateway)).collect();
     }
 }

@@ -1,6 +1,6 @@
 //! What documents refer to and build on: stored routes and rewrites, imports, expansion, and compositions.
 
-use crate::world::{World, deploy, store, store_node};
+use crate::world::{World, delete, deploy, store, store_node};
 use segue_domain::artifact::{ArtifactKey, Kind};
 use segue_domain::dsl::{self, References};
 use segue_domain::problem::Problems;
@@ -105,6 +105,35 @@ fn a_blueprint_keeps_its_references_until_it_is_deployed() {
     let plan = shown(&world, Kind::Blueprint, "plan", References::Expanded);
     let route = &plan["clusters"]["web"]["gateways"]["http"]["routes"]["web:1"];
     assert_eq!(route["rewrites"], json!([{"path": "/a if path_beg /b"}]));
+}
+
+/// Shows: D14
+#[test]
+fn slas_escalations_and_conditions_are_expanded_too() {
+    let blueprint = "{name: plan, clusters: {web: {sla: gold, services: [{breed: {name: 'web:1', deployable: d, \
+        ports: {http: 80}}}], gateways: {http: {routes: {'web:1': {condition: {ref: beta}}}}}}}}";
+    let mut world = world(&[
+        (Kind::Escalation, "{name: pager, type: page, to: me}"),
+        (Kind::Sla, "{name: gold, type: escalation_only, escalations: [pager]}"),
+        (Kind::Condition, "{name: beta, condition: has cookie beta}"),
+        (Kind::Blueprint, blueprint),
+    ]);
+    let plan = shown(&world, Kind::Blueprint, "plan", References::Expanded);
+    let web = &plan["clusters"]["web"];
+    let escalations = json!([{"type": "page", "parameters": {"to": "me"}}]);
+    assert_eq!(web["sla"], json!({"type": "escalation_only", "escalations": escalations}));
+    let condition = &web["gateways"]["http"]["routes"]["web:1"]["condition"];
+    assert_eq!(*condition, json!({"condition": "has cookie beta"}));
+    world.must(&delete(Kind::Condition, "beta"));
+    world.must(&delete(Kind::Escalation, "pager"));
+    let key = ArtifactKey::new(Kind::Blueprint, "plan");
+    assert_eq!(
+        refused(dsl::representation_with(&world.state(), &key, References::Expanded)),
+        [
+            "artifact-not-found /clusters/web/sla: there is no escalation 'pager'",
+            "artifact-not-found /clusters/web/gateways/http/routes/web:1/condition: there is no condition 'beta'"
+        ]
+    );
 }
 
 /// Shows: D14, I2.1-expand, I2.1-only

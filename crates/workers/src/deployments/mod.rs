@@ -6,6 +6,8 @@
 mod pause;
 mod plan;
 mod spec;
+#[cfg(test)]
+mod tests;
 
 pub use plan::{Action, Desired, Unavailable, plan};
 
