@@ -158,7 +158,8 @@ impl From<AppendError> for Failure {
                 Self::new(ProblemKind::NotReady, text).header(header::RETRY_AFTER, "1")
             }
             AppendError::Stopped(_) => Self::new(ProblemKind::NotReady, text),
-            AppendError::Unwritable { .. } => Self::internal(text),
+            AppendError::Unwritable { .. } => Self::new(ProblemKind::YamlParsing, text)
+                .hint("nest it less deep, or refer to parts that are stored by themselves"),
         }
     }
 }

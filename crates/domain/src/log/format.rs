@@ -117,6 +117,11 @@ impl Encoded {
             serde_json::to_vec(&event.value).map_err(|error| format!("its value: {error}"))?;
         let fact = event.fact.as_ref().map(serde_json::to_vec).transpose();
         let fact = fact.map_err(|error| format!("its fact: {error}"))?;
+        for (what, bytes) in [("value", Some(&value)), ("fact", fact.as_ref())] {
+            if bytes.is_some_and(|bytes| depth(bytes) > DEPTH_MAX) {
+                return Err(format!("its {what} is nested more than {DEPTH_MAX} levels deep"));
+            }
+        }
         let length = |bytes: &[u8]| {
             u32::try_from(bytes.len()).map_err(|_| "it is larger than 4 GiB".to_owned())
         };
@@ -364,6 +369,29 @@ fn split(position: Position, body: &[u8]) -> Result<Parts<'_>, ReadError> {
     Ok((header, value, fact))
 }
 
+/// How deep values and facts are nested at most: what reads them back stops at 128, and a record that cannot be read
+/// back must never be written.
+const DEPTH_MAX: usize = 120;
+
+/// How deep the JSON of `bytes` is nested.
+fn depth(bytes: &[u8]) -> usize {
+    let (mut depth, mut deepest, mut in_text, mut is_escaped) = (0_usize, 0, false, false);
+    for byte in bytes {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if in_text => is_escaped = true,
+            b'"' => in_text = !in_text,
+            b'{' | b'[' if !in_text => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b'}' | b']' if !in_text => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
+}
+
 /// Says that the first byte is not one that may stand here.
 fn unexpected(position: Position, format: u8) -> ReadError {
     if format > GAP_FORMAT {
@@ -442,6 +470,20 @@ mod tests {
         let without = Encoded::new(&draft(serde_json::json!(""), None)).unwrap();
         insta::assert_snapshot!(hex(&seal(with_fact, 301)), @"024a3920584f062039262350d603dc49bbabddc94b1f2c6b11920d74eb4a4661b4964498b38280eabde5a0dce931ffa7d6b9070361706901ac0203632d31000761726368697665020c67617465776179733a7765620867617465776179730d012b7b2262223a312c2261223a327d7b2267617465776179223a7b226e616d65223a22776562222c2266616374223a2264656c65746564227d7d");
         insta::assert_snapshot!(hex(&seal(without, 1)), @"02f617206dea6adfa424182e5f3de3817e637cd03fe20bdd2ab4deb3a2d5c13874da2f75178280eabde5a0dce931ffa7d6b9070361706901ac0203632d31000761726368697665020c67617465776179733a77656208676174657761797302002222");
+    }
+
+    #[test]
+    fn what_could_not_be_read_back_is_not_written() {
+        assert_eq!(depth(br#"{"a\"{[": ["[", {"b": "\\"}], "c": []}"#), 3);
+        let nested = |levels: usize| {
+            let text = "[".repeat(levels) + &"]".repeat(levels);
+            Encoded::new(&draft(serde_json::from_str(&text).unwrap(), None)).map(drop)
+        };
+        assert_eq!(nested(DEPTH_MAX), Ok(()));
+        assert_eq!(
+            nested(DEPTH_MAX + 1),
+            Err("its value is nested more than 120 levels deep".to_owned())
+        );
     }
 
     #[test]
