@@ -30,7 +30,7 @@ struct Need {
     present: fn() -> bool,
 }
 
-const NEEDS: [Need; 9] = [
+const NEEDS: [Need; 13] = [
     Need {
         package: "g++",
         purpose: "compiles RocksDB",
@@ -66,6 +66,30 @@ const NEEDS: [Need; 9] = [
         purpose: "is the content of local images",
         wanted: |options| options.for_tests || options.for_docker,
         present: || static_busybox().is_some(),
+    },
+    Need {
+        package: "curl",
+        purpose: "runs the steps of the tutorial",
+        wanted: |options| options.for_tests,
+        present: || program("curl").is_some(),
+    },
+    Need {
+        package: "e2fsprogs",
+        purpose: "makes the file systems that tests take away",
+        wanted: |options| options.for_tests,
+        present: || program("mkfs.ext4").is_some(),
+    },
+    Need {
+        package: "iproute2",
+        purpose: "undoes what Docker did to the network",
+        wanted: |options| options.for_tests,
+        present: || program("ip").is_some(),
+    },
+    Need {
+        package: "python3",
+        purpose: "asks such a file system to shut down",
+        wanted: |options| options.for_tests,
+        present: || program("python3").is_some(),
     },
     Need {
         package: "wrk",
@@ -195,7 +219,18 @@ mod tests {
         let tests = packages(Options { for_tests: true, ..Options::default() });
         assert_eq!(
             tests,
-            ["g++", "libclang-dev", "ccache", "haproxy", "docker.io", "busybox-static"]
+            [
+                "g++",
+                "libclang-dev",
+                "ccache",
+                "haproxy",
+                "docker.io",
+                "busybox-static",
+                "curl",
+                "e2fsprogs",
+                "iproute2",
+                "python3"
+            ]
         );
         assert!(packages(Options { for_bench: true, ..Options::default() }).contains(&"wrk"));
     }
