@@ -77,14 +77,16 @@ impl Memo {
 
 impl Answers {
     fn insert(&mut self, question: String, remembered: Remembered) {
-        let size = ENTRY_BYTES + question.len() + remembered.body.len();
+        let rest = ENTRY_BYTES + question.len();
+        if let Some(old) = self.by_question.remove(&question) {
+            self.bytes -= rest + old.body.len();
+        }
+        let size = rest + remembered.body.len();
         if self.bytes + size > BYTES_MAX {
             *self = Self::default();
         }
         self.bytes += size;
-        if let Some(old) = self.by_question.insert(question, remembered) {
-            self.bytes = self.bytes.saturating_sub(size.min(ENTRY_BYTES + old.body.len()));
-        }
+        self.by_question.insert(question, remembered);
     }
 }
 
@@ -103,6 +105,17 @@ mod tests {
         assert_eq!(found.into_body().try_into_bytes().unwrap(), "text");
         assert!(memo.find("a", Position(8)).is_none());
         assert!(memo.find("b", Position(7)).is_none());
+    }
+
+    #[test]
+    fn what_is_remembered_anew_counts_once() {
+        let memo = Memo::default();
+        for number in 1..100 {
+            let body = "x".repeat(number);
+            memo.keep("question".to_owned(), Position(7), HttpResponse::Ok().body(body));
+        }
+        let bytes = memo.answers.read().unwrap().bytes;
+        assert_eq!(bytes, ENTRY_BYTES + "question".len() + 99);
     }
 
     #[test]

@@ -156,7 +156,6 @@ async fn supervise(shared: Arc<Shared>) {
             () = stopped(&mut stopping) => break,
             record = records.next() => match record {
                 Some(Ok(record)) => {
-                    crew.wake(GATEWAYS, record.position);
                     let tags = &record.event.tags;
                     if sla::concerns(tags) {
                         crew.wake(SLA, record.position);
@@ -164,9 +163,13 @@ async fn supervise(shared: Arc<Shared>) {
                     if escalation::concerns(tags) {
                         crew.wake(ESCALATION, record.position);
                     }
-                    let tags = tags.as_slice();
-                    for tag in tags.iter().filter(|tag| tag.starts_with(DEPLOYMENT)) {
-                        crew.wake(tag, record.position);
+                    // What has no fact leaves the state as it was, however many such events are posted.
+                    if record.event.fact.is_some() {
+                        crew.wake(GATEWAYS, record.position);
+                        let tags = tags.as_slice();
+                        for tag in tags.iter().filter(|tag| tag.starts_with(DEPLOYMENT)) {
+                            crew.wake(tag, record.position);
+                        }
                     }
                 }
                 Some(Err(error)) => {

@@ -24,6 +24,8 @@ use std::sync::{Mutex, PoisonError};
 const KEPT: usize = 2;
 const MAGIC: &[u8; 8] = b"SEGUESNP";
 const EXTENSION: &str = "snapshot";
+/// What is being written.
+const UNFINISHED: &str = "unfinished";
 /// How many notices are kept: what comes after that many is the same again.
 const NOTICES_MAX: usize = 64;
 
@@ -95,9 +97,10 @@ impl Snapshots {
     pub fn write(&self, fold: &Fold, snapshot: &Snapshot) -> io::Result<()> {
         let Some(directory) = &self.directory else { return Ok(()) };
         fs::create_dir_all(directory)?;
+        self.remove_unfinished(directory)?;
         let position = snapshot.place.position;
         let path = directory.join(format!("{}-{position:020}.{EXTENSION}", fold.name));
-        let unfinished = path.with_extension("unfinished");
+        let unfinished = path.with_extension(UNFINISHED);
         let mut file = Hashing { file: File::create(&unfinished)?, hasher: blake3::Hasher::new() };
         encode(&mut file, fold, snapshot)?;
         file.file.sync_all()?;
@@ -105,6 +108,17 @@ impl Snapshots {
         File::open(directory)?.sync_all()?;
         for old in self.files(&fold.name).into_iter().skip(KEPT) {
             fs::remove_file(old)?;
+        }
+        Ok(())
+    }
+
+    /// Removes what a service that was killed while it wrote left behind; nobody else writes now.
+    fn remove_unfinished(&self, directory: &Path) -> io::Result<()> {
+        for entry in fs::read_dir(directory)? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == UNFINISHED) {
+                fs::remove_file(path)?;
+            }
         }
         Ok(())
     }
