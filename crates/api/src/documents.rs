@@ -67,20 +67,22 @@ impl Documents {
         Submission { verb, representation }
     }
 
-    /// What `read` makes of each document; problems of the first that is refused point below its index.
+    /// What `read` makes of each document; the problems of several point below the index of theirs.
     pub fn map<T>(&self, mut read: impl FnMut(&Node) -> Result<T>) -> Result<Vec<T>> {
-        let each = self.nodes.iter().enumerate().map(|(index, node)| {
-            read(node).map_err(|problems| {
-                problems.map(|problem| {
-                    let problem = located(node, problem);
-                    if !self.many {
-                        return problem;
-                    }
-                    Problem { pointer: format!("/{index}{}", problem.pointer), ..problem }
-                })
-            })
-        });
-        each.collect()
+        let mut found = Vec::with_capacity(self.nodes.len());
+        let mut problems = Vec::new();
+        for (index, node) in self.nodes.iter().enumerate() {
+            match read(node).map_err(|refused| refused.map(|problem| located(node, problem))) {
+                Ok(one) => found.push(one),
+                Err(refused) if !self.many => return Err(refused),
+                Err(refused) => problems.extend(refused.below(index)),
+            }
+            if problems.len() >= Problems::MAX {
+                break;
+            }
+        }
+        Problems::check(problems)?;
+        Ok(found)
     }
 
     /// The problems of a decision with their places in the body filled in.

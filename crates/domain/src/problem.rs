@@ -62,6 +62,9 @@ impl Problem {
 }
 
 impl Problems {
+    /// Nobody reads more than that many at once; what looks for problems may stop there.
+    pub const MAX: usize = 100;
+
     /// The problems in `list`, or `None` when there are none.
     pub fn of(list: Vec<Problem>) -> Option<Self> {
         let mut list = list.into_iter();
@@ -91,6 +94,14 @@ impl Problems {
             first: Box::new(change(*self.first)),
             rest: self.rest.into_iter().map(change).collect(),
         }
+    }
+
+    /// The problems of the document at `index` of several.
+    pub fn below(self, index: usize) -> impl Iterator<Item = Problem> {
+        std::iter::once(*self.first).chain(self.rest).map(move |problem| Problem {
+            pointer: format!("/{index}{}", problem.pointer),
+            ..problem
+        })
     }
 }
 

@@ -68,6 +68,53 @@ async fn every_collection_has_the_same_operations() {
     segue.stop().await;
 }
 
+/// Shows: D7
+#[tokio::test]
+async fn documents_of_one_request_refer_to_one_another_in_any_order() {
+    let segue = Running::start().await;
+    let documents = [
+        "{kind: gateway, name: d/web/http, routes: {d/web/web: {weight: 100%, condition: {ref: c}}}}",
+        "{kind: deployment, name: d, clusters: {web: {services: [{breed: web, scale: small}]}}}",
+        "{kind: gateway, name: g, port: 9050, routes: {'[127.0.0.1:1]': {ref: r}}}",
+        "{kind: route, name: r, weight: 100%}",
+        "{kind: condition, name: c, condition: User-Agent = Firefox}",
+        "{kind: scale, name: small, cpu: 0.1, memory: 1MB, instances: 1}",
+        "{kind: breed, name: web, deployable: a, ports: {http: 8080/http}}",
+    ];
+    let body = documents.join("\n---\n");
+    let answer = segue.put("/api/v1?validate_only=true", &body).await;
+    assert_eq!(answer.status, 202, "{answer:?}");
+    let answer = segue.put("/api/v1", &body).await;
+    assert_eq!(answer.status, 202, "{answer:?}");
+    let kinds: Vec<_> =
+        answer.json().as_array().unwrap().iter().map(|one| one["kind"].clone()).collect();
+    assert_eq!(kinds, ["gateway", "deployment", "gateway", "route", "condition", "scale", "breed"]);
+    let routed = segue.get("/api/v1/gateways/d/web/http").await;
+    assert_eq!(routed.json()["routes"]["d/web/web"]["condition"]["ref"], json!("c"), "{routed:?}");
+    segue.stop().await;
+}
+
+/// Shows: D7
+#[tokio::test]
+async fn the_problems_of_several_documents_are_told_together() {
+    let segue = Running::start().await;
+    let pointers = async |body: &str| {
+        let answer = segue.put("/api/v1", body).await;
+        assert_eq!(answer.status, 400, "{answer:?}");
+        let errors = answer.json()["errors"].clone();
+        let each = errors.as_array().unwrap().iter();
+        each.map(|error| error["pointer"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let unreadable = "{kind: breed, name: a}\n---\n{kind: breed, name: b, deployable: x}\n---\n{kind: scale, name: c, cpu: x, memory: 1GB}";
+    assert_eq!(pointers(unreadable).await, ["/0/deployable", "/2/cpu"]);
+    let undecidable = "{kind: deployment, name: a, clusters: {web: {services: [{breed: none}]}}}\n---\n{kind: deployment, name: b, clusters: {web: {services: [{breed: missing}]}}}";
+    assert_eq!(
+        pointers(undecidable).await,
+        ["/0/clusters/web/services/0/breed", "/1/clusters/web/services/0/breed"]
+    );
+    segue.stop().await;
+}
+
 /// Shows: D7, I4.1-several, I4.1-several-collection, I4.1-several-general, I4.1-general-methods
 #[tokio::test]
 async fn the_general_endpoint_takes_every_kind() {

@@ -22,12 +22,12 @@ pub use report::{Report, Routed, ServiceReport};
 
 use crate::artifact::value::ConfigurationValues;
 use crate::artifact::{
-    Argument, ArtifactKey, Blueprint, Breed, Gateway, NamedCondition, NamedEscalation,
+    Argument, ArtifactKey, Blueprint, Breed, Gateway, GatewayName, NamedCondition, NamedEscalation,
     NamedRewrite, NamedRoute, NamedScale, NamedSla, Scale, Template,
 };
 use crate::dsl::{ClusterSlaBody, DeploymentBody};
 use crate::event::{Event, Position, Tags};
-use crate::problem::{Problem, ProblemKind, Result};
+use crate::problem::{Problem, ProblemKind, Problems, Result};
 use crate::state::State;
 use std::ops::RangeInclusive;
 use time::OffsetDateTime;
@@ -88,7 +88,7 @@ pub enum Command {
     Post(Posted),
     /// What a worker found or did.
     Report(Report),
-    /// Several wishes as one: all or nothing, each seeing what the ones before it made.
+    /// Several wishes as one: all or nothing, in an order in which all find what they refer to.
     All(Vec<Command>),
     /// A wish that holds only while an artifact has a certain revision.
     If {
@@ -99,6 +99,24 @@ pub enum Command {
         /// The wish.
         command: Box<Command>,
     },
+}
+
+impl Command {
+    /// Of several wishes those of lower rank are decided first, so that the documents of one request may refer to one
+    /// another in any order: deployments to stored artifacts, external gateways to stored routes, internal gateways to
+    /// their deployment.
+    pub fn rank(&self) -> u8 {
+        match self {
+            Self::If { command, .. } => command.rank(),
+            Self::Store(Store { artifact: Artifact::Gateway(gateway), .. }) => {
+                let internal =
+                    GatewayName::parse(&gateway.name).is_some_and(GatewayName::is_internal);
+                if internal { 3 } else { 1 }
+            }
+            Self::Deploy { .. } => 2,
+            _ => 0,
+        }
+    }
 }
 
 /// Which revision is asked for.
@@ -273,7 +291,8 @@ fn decide_alone(
     }
 }
 
-/// Decides each of `commands` on what the ones before it made. Problems point below the index of their command.
+/// Decides `commands` on what the ones before them made, those first that others may refer to; the order is otherwise
+/// theirs. Problems point below the index of their command; those of equal rank are reported together.
 fn all(
     state: &State,
     commands: &[Command],
@@ -282,17 +301,25 @@ fn all(
 ) -> Result<Vec<Event>> {
     let mut state = state.clone();
     let mut events = Vec::new();
-    for (index, command) in commands.iter().enumerate() {
-        let decided = decide(&state, command, context, rules).map_err(|problems| {
-            problems.map(|problem| Problem {
-                pointer: format!("/{index}{}", problem.pointer),
-                ..problem
-            })
-        })?;
-        for event in decided {
-            foresee(&mut state, &event, context);
-            events.push(event);
+    let mut ordered: Vec<(usize, &Command)> = commands.iter().enumerate().collect();
+    ordered.sort_by_key(|(_, command)| command.rank());
+    for group in ordered.chunk_by(|(_, left), (_, right)| left.rank() == right.rank()) {
+        let mut problems = Vec::new();
+        for (index, command) in group {
+            match decide(&state, command, context, rules) {
+                Ok(decided) => {
+                    for event in decided {
+                        foresee(&mut state, &event, context);
+                        events.push(event);
+                    }
+                }
+                Err(refused) => problems.extend(refused.below(*index)),
+            }
+            if problems.len() >= Problems::MAX {
+                break;
+            }
         }
+        Problems::check(problems)?;
     }
     Ok(events)
 }

@@ -114,8 +114,10 @@ proptest! {
             .filter_map(|step| step.command(&before, &life.reports))
             .filter(|command| !matches!(command, Command::Post(_)))
             .collect();
+        let mut ordered: Vec<(usize, &Command)> = rest.iter().enumerate().collect();
+        ordered.sort_by_key(|(_, command)| command.rank());
         let mut one_by_one: Result<State, usize> = Ok((*before).clone());
-        for (index, command) in rest.iter().enumerate() {
+        for (index, command) in ordered {
             let Ok(state) = &mut one_by_one else { break };
             match decide(state, command, &context, &rules()) {
                 Ok(events) => for event in events {
@@ -125,13 +127,17 @@ proptest! {
                 Err(_) => one_by_one = Err(index),
             }
         }
-        let refused = life.world.execute(&Command::All(rest)).err();
+        let refused = life.world.execute(&Command::All(rest.clone())).err();
         match one_by_one {
             Ok(state) => prop_assert_eq!(state, (*life.world.state()).clone()),
-            Err(index) => {
+            Err(first) => {
                 let problems = refused.expect("one of them is refused");
-                let prefix = format!("/{index}");
-                prop_assert!(problems.iter().all(|problem| problem.pointer.starts_with(&prefix)));
+                let index = |pointer: &str| pointer.split('/').nth(1)?.parse::<usize>().ok();
+                prop_assert_eq!(index(&problems.first().pointer), Some(first));
+                for problem in problems.iter() {
+                    let told = index(&problem.pointer).expect("a pointer begins with an index");
+                    prop_assert_eq!(rest[told].rank(), rest[first].rank());
+                }
                 prop_assert_eq!(&*life.world.state(), &*before);
             }
         }

@@ -31,6 +31,8 @@ frontend parts
 pub(super) struct Verdicts {
     /// By part: why it is refused, if it is.
     known: BTreeMap<Part, Option<String>>,
+    /// Parts with which HAProxy did not come to an end; they are asked about again.
+    unsure: BTreeMap<Part, String>,
 }
 
 /// By gateway and path of the route: why it gets nothing.
@@ -49,12 +51,13 @@ impl Verdicts {
         &mut self,
         process: &Process,
         configuration: &Configuration,
-    ) -> Result<(Configuration, Disabled), Error> {
+    ) -> (Configuration, Disabled) {
         let parts: BTreeSet<Part> = configuration.gateways.iter().flat_map(parts).collect();
         self.known.retain(|part, _| parts.contains(part));
         let unknown: Vec<Part> =
             parts.into_iter().filter(|part| !self.known.contains_key(part)).collect();
-        self.judge(process, unknown).await?;
+        self.unsure.clear();
+        self.judge(process, unknown).await;
         let mut sifted = configuration.clone();
         let mut disabled = Disabled::new();
         for gateway in &mut sifted.gateways {
@@ -63,15 +66,19 @@ impl Verdicts {
                 disabled.insert(gateway.name.clone(), reasons);
             }
         }
-        Ok((sifted, disabled))
+        (sifted, disabled)
     }
 
     /// Shows `parts` to HAProxy, all in one file; those that it names are refused, and the rest is shown again.
-    async fn judge(&mut self, process: &Process, mut parts: Vec<Part>) -> Result<(), Error> {
+    async fn judge(&mut self, process: &Process, mut parts: Vec<Part>) {
         while !parts.is_empty() {
-            let Some(words) = refusal(process, &parts).await? else {
-                self.known.extend(parts.into_iter().map(|part| (part, None)));
-                return Ok(());
+            let words = match refusal(process, &parts).await {
+                Ok(Some(words)) => words,
+                Ok(None) => {
+                    self.known.extend(parts.into_iter().map(|part| (part, None)));
+                    return;
+                }
+                Err(_) => return self.judge_each(process, parts).await,
             };
             let named = named(&words, parts.len());
             if named.is_empty() {
@@ -86,21 +93,24 @@ impl Verdicts {
             }
             parts = rest;
         }
-        Ok(())
     }
 
-    async fn judge_each(&mut self, process: &Process, parts: Vec<Part>) -> Result<(), Error> {
+    async fn judge_each(&mut self, process: &Process, parts: Vec<Part>) {
         for part in parts {
-            let verdict = refusal(process, std::slice::from_ref(&part)).await?;
-            self.known.insert(part, verdict.map(|words| reason(&words)));
+            match refusal(process, std::slice::from_ref(&part)).await {
+                Ok(verdict) => drop(self.known.insert(part, verdict.map(|words| reason(&words)))),
+                Err(error) => drop(self.unsure.insert(part, error.to_string())),
+            }
         }
-        Ok(())
     }
 
     /// Takes everything from the routes of `gateway` that ask for what is refused, and says why, by path.
     fn disable(&self, gateway: &mut Frontend) -> BTreeMap<String, String> {
         let http = gateway.protocol == Protocol::Http;
-        let refused = |line: String| self.known.get(&Part { http, line }).cloned().flatten();
+        let refused = |line: String| {
+            let part = Part { http, line };
+            self.known.get(&part).cloned().flatten().or_else(|| self.unsure.get(&part).cloned())
+        };
         let mut reasons = BTreeMap::new();
         let mut empty: BTreeSet<usize> = BTreeSet::new();
         gateway.conditions.retain(|wish| {

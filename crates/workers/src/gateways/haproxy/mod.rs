@@ -412,7 +412,7 @@ impl GatewayDriver for HaproxyDriver {
             self.process.forget_predecessor().await?;
         }
         let ours = observed.as_ref().map(|observed| observed.ports.clone()).unwrap_or_default();
-        let (configuration, disabled) = state.verdicts.sift(&self.process, configuration).await?;
+        let (configuration, disabled) = state.verdicts.sift(&self.process, configuration).await;
         let (usable, mut applied) = self.usable(&configuration, &ours);
         applied.disabled = disabled;
         let virtual_hosts_port = self.virtual_hosts_port(&ours, &mut applied.refused);

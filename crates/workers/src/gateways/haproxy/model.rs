@@ -270,8 +270,15 @@ pub(super) fn route_refusal(route: &RouteModel) -> Option<String> {
     let is_bad = |rewrite: &&segue_domain::artifact::Rewrite| {
         !line(&rewrite.path) || !line(&rewrite.condition) || condition(&rewrite.condition).is_none()
     };
-    let bad = route.rewrites.iter().find(is_bad)?;
-    Some(format!("rewrite {:?} if {:?} cannot be read", bad.path, bad.condition))
+    if let Some(bad) = route.rewrites.iter().find(is_bad) {
+        return Some(format!("rewrite {:?} if {:?} cannot be read", bad.path, bad.condition));
+    }
+    let reads_file = |rewrite: &&segue_domain::artifact::Rewrite| {
+        let condition = words(&rewrite.condition).unwrap_or_default();
+        names_file(&condition) || names_file(std::slice::from_ref(&rewrite.path))
+    };
+    let bad = route.rewrites.iter().find(reads_file)?;
+    Some(format!("rewrite {:?} if {:?} {NAMES_FILE}", bad.path, bad.condition))
 }
 
 /// Why a condition cannot be expressed, if it cannot.
@@ -280,8 +287,34 @@ pub(super) fn condition_refusal(wish: &Conditional) -> Option<String> {
         let mut words = matcher.acls.iter().flat_map(|acl| &acl.words);
         words.all(|word| !word.chars().any(char::is_control))
     };
-    let matcher = Matcher::of(&wish.condition).filter(is_plain);
-    matcher.is_none().then(|| format!("condition {:?} cannot be read", wish.condition.text()))
+    let text = wish.condition.text();
+    let Some(matcher) = Matcher::of(&wish.condition).filter(is_plain) else {
+        return Some(format!("condition {text:?} cannot be read"));
+    };
+    let reads_file = matcher.acls.iter().any(|acl| names_file(&acl.words));
+    reads_file.then(|| format!("condition {text:?} {NAMES_FILE}"))
+}
+
+const NAMES_FILE: &str =
+    "names a file; write the values themselves, after '--' when one begins with '-'";
+
+/// Whether HAProxy would read a file of its machine for these words of a test: by the flag `-f`, or by one of the
+/// converters `map`, `map_beg` and so on. What users write decides about requests, not about what is read where
+/// Segue runs.
+fn names_file(words: &[String]) -> bool {
+    let is_map = |text: &str| {
+        text.match_indices("map").any(|(at, _)| {
+            let before = text[..at].chars().next_back();
+            let name = text[at..].split(|c: char| !c.is_ascii_lowercase() && c != '_').next();
+            let after = name.and_then(|name| text[at + name.len()..].chars().next());
+            before.is_none_or(|c| !c.is_ascii_alphanumeric() && c != '_') && after == Some('(')
+        })
+    };
+    // A test in braces begins anew.
+    let mut tests = words.split(|word| word == "{");
+    let flag =
+        tests.any(|test| test.iter().take_while(|word| *word != "--").any(|word| word == "-f"));
+    flag || words.iter().any(|word| is_map(word))
 }
 
 /// The weight of one server of each route, such that routes share as `(weight, number of servers)` say: exactly where

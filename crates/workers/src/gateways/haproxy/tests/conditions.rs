@@ -252,7 +252,7 @@ async fn what_one_route_asks_for_harms_no_other() {
     let good = gateway("good", free_port(), &[route("a", 100, &[target("a", a)])]);
     let rewrite =
         |path: &str, condition: &str| Rewrite { path: path.into(), condition: condition.into() };
-    let spoilt: [Spoilt; 7] = [
+    let spoilt: [Spoilt; 10] = [
         ("its condition is refused: error detected", &|gateway| {
             gateway.conditions = vec![wish("b", "< nonsense x >", 100, &[(1, 1)])];
         }),
@@ -265,6 +265,16 @@ async fn what_one_route_asks_for_harms_no_other() {
         ("its condition is refused: ", &|gateway| {
             gateway.conditions =
                 vec![wish("b", "< src_http_req_cnt(nowhere) gt 1 >", 100, &[(1, 1)])];
+        }),
+        ("names a file", &|gateway| {
+            gateway.conditions = vec![wish("b", "< src -m ip -f /dev/zero >", 100, &[(1, 1)])];
+        }),
+        ("names a file", &|gateway| {
+            gateway.conditions =
+                vec![wish("b", "< path,map_beg(/etc/passwd) -m found >", 100, &[(1, 1)])];
+        }),
+        ("names a file", &|gateway| {
+            gateway.routes[1].rewrites = vec![rewrite("/%[path,map(/etc/passwd)]", "path /y")];
         }),
         ("balance only supports", &|gateway| gateway.routes[1].balance = "nonsense".into()),
         ("error detected", &|gateway| {
@@ -308,4 +318,19 @@ async fn what_one_route_asks_for_harms_no_other() {
             gateway.name
         );
     }
+}
+
+#[tokio::test]
+async fn what_could_not_be_judged_disables_its_route_only() {
+    let directory = tempfile::tempdir().unwrap();
+    let process = Process {
+        program: directory.path().join("no-such-program"),
+        directory: directory.path().to_owned(),
+    };
+    let mut gateway = gateway("g", 1, &[route("a", 50, &[]), route("b", 50, &[])]);
+    gateway.routes[1].rewrites = vec![Rewrite { path: "/x".into(), condition: "path /y".into() }];
+    let configuration = Configuration { gateways: vec![gateway] };
+    let (_, disabled) = isolate::Verdicts::default().sift(&process, &configuration).await;
+    assert_eq!(disabled["g"].keys().collect::<Vec<_>>(), ["b"]);
+    assert!(disabled["g"]["b"].contains("no-such-program"), "{disabled:?}");
 }
