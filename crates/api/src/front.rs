@@ -12,7 +12,6 @@ use actix_web::http::header::{self, HeaderValue};
 use actix_web::http::uri::{PathAndQuery, Uri};
 use actix_web::middleware::Next;
 use actix_web::{Error, HttpMessage, HttpResponse, web};
-use segue_domain::problem::ProblemKind;
 
 /// Where the API is.
 pub const API: &str = "/api/v1";
@@ -84,10 +83,8 @@ fn enter<'a>(
     let max = service.config.settings.api.requests_max;
     service.enter(max).map(Some).ok_or_else(|| {
         let detail = format!("{max} requests are under way already");
-        let failure = Failure::new(ProblemKind::TooManyRequests, detail)
-            .hint("wait a moment, or raise api.requests_max")
-            .header(header::RETRY_AFTER, RETRY_AFTER_SECONDS);
-        refusal(request.request(), &failure)
+        let hint = "wait a moment, or raise api.requests_max";
+        refusal(request.request(), &Failure::too_many(detail, hint, RETRY_AFTER_SECONDS))
     })
 }
 

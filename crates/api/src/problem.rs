@@ -25,6 +25,13 @@ impl Failure {
         Self { kind, detail: detail.into(), errors: Vec::new(), headers: Vec::new(), inside: None }
     }
 
+    /// More is asked for at once than is allowed; the client may come back in `seconds`.
+    pub fn too_many(detail: impl Into<String>, hint: &str, seconds: u32) -> Self {
+        Self::new(ProblemKind::TooManyRequests, detail)
+            .hint(hint)
+            .header(header::RETRY_AFTER, seconds.to_string())
+    }
+
     /// Nothing is there.
     pub fn not_found(detail: impl Into<String>) -> Self {
         Self::new(ProblemKind::NotFound, detail)

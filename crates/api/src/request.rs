@@ -28,7 +28,7 @@ use time::OffsetDateTime;
 const REQUEST_ID: &str = "x-request-id";
 
 /// How long a client that was refused may wait before it tries again, in seconds.
-pub const RETRY_AFTER_SECONDS: &str = "1";
+pub const RETRY_AFTER_SECONDS: u32 = 1;
 
 /// The path that was asked for, before the namespace and dropped segments were taken away.
 #[derive(Clone, Debug)]
@@ -164,9 +164,8 @@ impl Request {
             }
             if !self.body_bytes.grow(chunk.len()) {
                 let detail = "the bodies of all requests under way are too large together";
-                return Err(Failure::new(ProblemKind::TooManyRequests, detail)
-                    .hint("wait a moment, or raise api.bodies_max")
-                    .header(header::RETRY_AFTER, RETRY_AFTER_SECONDS));
+                let hint = "wait a moment, or raise api.bodies_max";
+                return Err(Failure::too_many(detail, hint, RETRY_AFTER_SECONDS));
             }
             body.extend_from_slice(&chunk);
         }

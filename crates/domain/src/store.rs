@@ -4,6 +4,10 @@
 //! durable together: while one batch is being synced, the next commands are decided on what it will have made. What
 //! others see is only ever durable. Opening starts from the newest snapshot of the state that belongs to the log.
 
+mod once;
+
+pub use once::{Once, RequestKey};
+
 use crate::command::{Command, Context, Rules, decide};
 use crate::event::{
     Aggregate, Aggregator, Draft, Origin, Page, Position, Provenance, Query, Record,
@@ -20,10 +24,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub const STATE_FOLD: &str = "state";
 /// Changes whenever `State::apply` or what a state consists of changes; another release builds its own anyway.
 const STATE_VERSION: u32 = 2;
-
-mod once;
-
-pub use once::{Once, RequestKey};
 
 /// Log and state, in step.
 #[derive(Clone)]

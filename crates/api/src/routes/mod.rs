@@ -127,9 +127,11 @@ impl Request {
         }
         let reply = |state: &State| {
             let represent = |key: &ArtifactKey| {
-                self.representation(state, key).ok_or_else(|| {
+                let mut document = dsl::representation_of_written(state, key).ok_or_else(|| {
                     Failure::internal(format!("{key} is not there after it was written"))
-                })
+                })?;
+                self.finish(&mut document);
+                Ok(document)
             };
             if documents.many {
                 let list: Result<Vec<Value>, Failure> = keys.iter().map(represent).collect();

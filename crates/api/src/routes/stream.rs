@@ -14,7 +14,6 @@ use actix_web::web::Bytes;
 use futures::{FutureExt, Stream, StreamExt, stream};
 use segue_domain::event::{Position, Query, Record, TimeRange};
 use segue_domain::log::Subscription;
-use segue_domain::problem::ProblemKind;
 use segue_domain::store::Store;
 use std::io;
 use std::sync::Arc;
@@ -25,8 +24,8 @@ const LAST_EVENT_ID: header::HeaderName = header::HeaderName::from_static("last-
 
 /// How much is sent at once when more is ready.
 const CHUNK_BYTES: usize = 64 << 10;
-/// How long a client that was refused may wait before it tries again, in seconds.
-const RETRY_AFTER_SECONDS: &str = "5";
+/// How long a client that found all places taken may wait before it tries again, in seconds.
+pub(super) const RETRY_AFTER_SECONDS: u32 = 5;
 
 /// A comment, which says that the stream is alive.
 pub(super) const KEEP_ALIVE: Bytes = Bytes::from_static(b": \n\n");
@@ -83,11 +82,8 @@ pub(super) fn respond(frames: impl Stream<Item = io::Result<Bytes>> + 'static) -
 pub(super) fn permit(service: &Service) -> Result<OwnedSemaphorePermit, Failure> {
     Arc::clone(&service.streams).try_acquire_owned().map_err(|_| {
         let limit = service.config.settings.api.sse.streams_max;
-        let failure =
-            Failure::new(ProblemKind::TooManyRequests, format!("{limit} streams are open already"));
-        failure
-            .hint("close one, or raise api.sse.streams_max")
-            .header(header::RETRY_AFTER, RETRY_AFTER_SECONDS)
+        let detail = format!("{limit} streams are open already");
+        Failure::too_many(detail, "close one, or raise api.sse.streams_max", RETRY_AFTER_SECONDS)
     })
 }
 

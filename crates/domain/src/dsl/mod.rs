@@ -49,7 +49,7 @@ pub use gateway::read_gateway;
 pub use import::import;
 pub use parse::{Limits, parse};
 pub(crate) use representation::printed_variables;
-pub use representation::{representation, representation_as_blueprint};
+pub use representation::{representation, representation_as_blueprint, representation_of_written};
 pub use rewrite::{read_rewrite, rewrite};
 pub(crate) use routes::condition_problems;
 pub use routes::{complete_weights, read_route};

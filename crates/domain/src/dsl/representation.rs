@@ -16,6 +16,13 @@ use serde_json::Value;
 
 /// The document of a stored artifact, or `None` when there is none. Gateways that are not published yet have none.
 pub fn representation(state: &State, key: &ArtifactKey) -> Option<Value> {
+    let hidden = key.kind == Kind::Gateway
+        && state.gateways().get(&key.name).is_some_and(|stored| !stored.published);
+    if hidden { None } else { representation_of_written(state, key) }
+}
+
+/// The document of an artifact for whoever just wrote it: also of a gateway that is not published yet.
+pub fn representation_of_written(state: &State, key: &ArtifactKey) -> Option<Value> {
     let name = key.name.as_str();
     match key.kind {
         Kind::Blueprint => state.blueprint(name).map(|blueprint| write_blueprint(&blueprint)),
@@ -34,7 +41,7 @@ pub fn representation(state: &State, key: &ArtifactKey) -> Option<Value> {
         }
         Kind::Sla => state.slas().get(name).map(|stored| write_sla(&stored.artifact)),
         Kind::Gateway => {
-            let stored = state.gateways().get(name).filter(|stored| stored.published)?;
+            let stored = state.gateways().get(name)?;
             Some(write_gateway(&stored.gateway, &gateway_view(state, stored)))
         }
         Kind::Deployment => {

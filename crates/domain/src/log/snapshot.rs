@@ -97,7 +97,7 @@ impl Snapshots {
     pub fn write(&self, fold: &Fold, snapshot: &Snapshot) -> io::Result<()> {
         let Some(directory) = &self.directory else { return Ok(()) };
         fs::create_dir_all(directory)?;
-        self.remove_unfinished(directory)?;
+        remove_unfinished(directory)?;
         let position = snapshot.place.position;
         let path = directory.join(format!("{}-{position:020}.{EXTENSION}", fold.name));
         let unfinished = path.with_extension(UNFINISHED);
@@ -108,17 +108,6 @@ impl Snapshots {
         File::open(directory)?.sync_all()?;
         for old in self.files(&fold.name).into_iter().skip(KEPT) {
             fs::remove_file(old)?;
-        }
-        Ok(())
-    }
-
-    /// Removes what a service that was killed while it wrote left behind; nobody else writes now.
-    fn remove_unfinished(&self, directory: &Path) -> io::Result<()> {
-        for entry in fs::read_dir(directory)? {
-            let path = entry?.path();
-            if path.extension().is_some_and(|extension| extension == UNFINISHED) {
-                fs::remove_file(path)?;
-            }
         }
         Ok(())
     }
@@ -160,6 +149,17 @@ impl Snapshots {
 
 fn number(path: &Path) -> Option<u64> {
     path.file_stem()?.to_str()?.rsplit_once('-')?.1.parse().ok()
+}
+
+/// Removes what a service that was killed while it wrote left behind; nobody else writes now.
+fn remove_unfinished(directory: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == UNFINISHED) {
+            fs::remove_file(path)?;
+        }
+    }
+    Ok(())
 }
 
 fn encode(file: &mut Hashing, fold: &Fold, snapshot: &Snapshot) -> io::Result<()> {
@@ -251,6 +251,19 @@ mod tests {
         assert_eq!(snapshots.newest(&fold("2"), Ok), None, "another version is none");
         assert!(snapshots.take_notices()[0].contains("in version 1, state in version 2"));
         assert_eq!(snapshots.positions(), [Position(12)]);
+    }
+
+    #[test]
+    fn what_a_killed_service_left_unfinished_goes() {
+        let directory = tempfile::tempdir().unwrap();
+        let snapshots = Snapshots::of(directory.path());
+        snapshots.write(&fold("1"), &snapshot(4)).unwrap();
+        let inside = directory.path().join("snapshots");
+        fs::write(inside.join("state-7.unfinished"), "half").unwrap();
+        snapshots.write(&fold("1"), &snapshot(5)).unwrap();
+        let files = fs::read_dir(inside).unwrap();
+        let names: Vec<_> = files.map(|file| file.unwrap().file_name()).collect();
+        assert_eq!(names.len(), 2, "{names:?}");
     }
 
     #[test]

@@ -28,6 +28,8 @@ struct Place {
     progress: tokio::sync::watch::Receiver<super::Progress>,
     after: Position,
     chunk: VecDeque<Arc<Record>>,
+    /// Whether others had their turn since the last chunk was read.
+    rested: bool,
     failed: bool,
 }
 
@@ -35,7 +37,8 @@ impl Subscription {
     /// From the record after `after` on.
     pub(super) fn new(shared: Arc<Shared>, after: Position) -> Self {
         let progress = shared.progress.subscribe();
-        let place = Place { shared, progress, after, chunk: VecDeque::new(), failed: false };
+        let place =
+            Place { shared, progress, after, chunk: VecDeque::new(), rested: true, failed: false };
         Self(
             stream::unfold(place, |mut place| async { Some((place.next().await?, place)) }).boxed(),
         )
@@ -68,6 +71,9 @@ impl Place {
             }
             let progress = *self.progress.borrow_and_update();
             if progress.last > self.after {
+                if !std::mem::take(&mut self.rested) {
+                    pause().await;
+                }
                 match self.shared.read(self.after, CHUNK_RECORDS_MAX, CHUNK_BYTES_MAX) {
                     Ok(records) => self.chunk = records.into(),
                     Err(error) => {
@@ -79,7 +85,22 @@ impl Place {
                 || self.progress.changed().await.is_err()
             {
                 return None;
+            } else {
+                self.rested = true;
             }
         }
     }
+}
+
+/// Lets others on this thread have their turn: whoever is far behind reads for long.
+async fn pause() {
+    let mut paused = false;
+    std::future::poll_fn(|context| {
+        if std::mem::replace(&mut paused, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }

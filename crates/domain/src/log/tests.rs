@@ -15,6 +15,7 @@ use crate::event::{
 };
 use futures::StreamExt;
 use proptest::prelude::*;
+use std::task::Poll;
 use time::OffsetDateTime;
 use time::macros::datetime;
 
@@ -334,6 +335,24 @@ async fn a_subscription_waits_and_ends_with_the_log() {
     drop(log);
     assert_eq!(records.next().await.unwrap().unwrap().position, Position(2));
     assert!(records.next().await.is_none());
+}
+
+#[tokio::test]
+async fn whoever_is_behind_lets_others_have_their_turn() {
+    let log = Log::in_memory().unwrap();
+    log.append((0..2_000).map(draft).collect(), &Expect::Any).unwrap().durable().await.unwrap();
+    let mut records = log.subscribe(Position::START);
+    let (mut seen, mut pauses) = (0, 0);
+    while seen < 2_000 {
+        match futures::poll!(records.next()) {
+            Poll::Ready(record) => {
+                record.unwrap().unwrap();
+                seen += 1;
+            }
+            Poll::Pending => pauses += 1,
+        }
+    }
+    assert!(pauses >= 5, "{pauses}");
 }
 
 /// RocksDB refuses the writes of a store that it opened read-only: a real write that really fails.

@@ -17,7 +17,6 @@ use actix_ws::{
     AggregatedMessage, AggregatedMessageStream, CloseCode, CloseReason, ProtocolError, Session,
 };
 use message::Wish;
-use segue_domain::problem::ProblemKind;
 use std::sync::Arc;
 use std::time::Duration;
 use streams::Streams;
@@ -26,8 +25,6 @@ use tokio::time::Instant;
 
 /// How many messages may wait to be written; whoever has one more waits.
 const WAITING_MAX: usize = 8;
-/// How long a client that was refused may wait before it tries again, in seconds.
-const RETRY_AFTER_SECONDS: &str = "5";
 
 pub(super) fn configure(config: &mut web::ServiceConfig) {
     config.service(Route::at("/websocket").unnegotiated().unread().get(open).done());
@@ -38,9 +35,8 @@ async fn open(mut request: Request) -> Answer {
     let permit = Arc::clone(&service.sockets).try_acquire_owned().map_err(|_| {
         let limit = service.config.settings.api.websocket.sockets_max;
         let detail = format!("{limit} sockets are open already");
-        Failure::new(ProblemKind::TooManyRequests, detail)
-            .hint("close one, or raise api.websocket.sockets_max")
-            .header(header::RETRY_AFTER, RETRY_AFTER_SECONDS)
+        let hint = "close one, or raise api.websocket.sockets_max";
+        Failure::too_many(detail, hint, super::stream::RETRY_AFTER_SECONDS)
     })?;
     let payload = request.take_payload()?;
     let (response, session, messages) = actix_ws::handle(request.http(), payload)

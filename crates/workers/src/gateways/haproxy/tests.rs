@@ -3,10 +3,10 @@
 use super::*;
 use crate::gateways::{Protocol, RouteModel, Target};
 use segue_domain::artifact::{Rewrite, Sticky};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
@@ -68,8 +68,11 @@ fn driver(directory: &Path) -> HaproxyDriver {
     .unwrap()
 }
 
+/// A port that nobody listens on, and that no other call was given.
 fn free_port() -> u16 {
-    TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
+    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+    let free = || TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+    std::iter::repeat_with(free).find(|port| GIVEN.lock().unwrap().insert(*port)).unwrap()
 }
 
 /// An HTTP service that answers with its name, and slowly where the path says so. Gives its port.
