@@ -13,8 +13,9 @@ use std::time::{Duration, Instant};
 /// A target by its name, which is that of its corpus.
 type Target = (&'static str, fn(&[u8]));
 
-const TARGETS: [Target; 4] = [
+const TARGETS: [Target; 5] = [
     ("documents", targets::documents),
+    ("conditions", targets::conditions),
     ("values", targets::values),
     ("queries", targets::queries),
     ("dates", targets::dates),

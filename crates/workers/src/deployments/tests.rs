@@ -11,6 +11,7 @@ use segue_domain::artifact::{Phase, PhaseName};
 use segue_domain::command::{Command, Context, Rules, Submission, Verb};
 use segue_domain::dsl::{self, Options};
 use segue_domain::store::Store;
+use std::collections::BTreeSet;
 
 const START: OffsetDateTime = time::macros::datetime!(2030-01-10 12:00 UTC);
 const SHOP: &str = "clusters: {web: {name: 'web:1', deployable: {type: process, definition: a}}}";
@@ -35,23 +36,43 @@ impl World {
         let settings = Settings::default();
         let drivers: Vec<Arc<dyn ContainerDriver>> = vec![Arc::new(containers.clone())];
         let name = "shop".to_owned();
-        let body = dsl::read_deployment_body(&dsl::document(SHOP).unwrap(), &Options::default());
-        let submission = Submission { verb: Verb::Update, representation: serde_json::json!("") };
-        let command =
-            Command::Deploy { name: name.clone(), body: Box::new(body.unwrap()), submission };
+        let world = Self {
+            deployments: DeploymentWorker::new(name, drivers, settings.clone(), suffixes),
+            gateways: GatewaysWorker::new(Arc::new(SimulatedGateways::default()), settings),
+            containers,
+            store,
+        };
+        world.deploy(SHOP);
+        world
+    }
+
+    /// Asks for what `text` says.
+    fn deploy(&self, text: &str) {
+        let body = dsl::read_deployment_body(&dsl::document(text).unwrap(), &Options::default());
+        let command = Command::Deploy {
+            name: "shop".to_owned(),
+            body: Box::new(body.unwrap()),
+            submission: Submission { verb: Verb::Update, representation: serde_json::json!("") },
+        };
         let context = Context {
             now: START,
             actor: "user".to_owned(),
             cause: None,
             correlation: "request".to_owned(),
         };
-        block_on(store.execute(&command, &context)).unwrap();
-        Self {
-            deployments: DeploymentWorker::new(name, drivers, settings.clone(), suffixes),
-            gateways: GatewaysWorker::new(Arc::new(SimulatedGateways::default()), settings),
-            containers,
-            store,
-        }
+        block_on(self.store.execute(&command, &context)).unwrap();
+    }
+
+    /// Lets time pass, a minute at a time from `minute` on, until all is done.
+    fn settle(&mut self, minute: i64) {
+        let mut minutes = minute..minute + 10;
+        let done = minutes.any(|minute| self.phase_at(minute * 60).name == PhaseName::Done);
+        assert!(done, "not done after ten minutes");
+    }
+
+    /// The names of what runs.
+    fn instances(&self) -> BTreeSet<String> {
+        self.containers.instances().into_iter().map(|instance| instance.name).collect()
     }
 
     /// The phase of the service once nothing happens any more, so many seconds after the start.
@@ -94,4 +115,61 @@ fn a_time_out_counts_from_the_phase_and_tells_the_drivers_words() {
     assert_eq!(failed.name, PhaseName::Failed);
     let words = failed.notification.unwrap_or_default();
     assert!(words.contains("600 s") && words.contains("no room on this host"), "{words}");
+}
+
+/// Shows: D38
+#[test]
+fn whatever_makes_a_service_differ_rolls_it() {
+    let web = |breed: &str, service: &str| {
+        format!(
+            "clusters: {{web: {{services: [{{breed: {{name: 'web:1', {breed}}}, {service}}}]}}}}"
+        )
+    };
+    let image = "deployable: {type: process, definition: a}";
+    let scale = "scale: {cpu: 1, memory: 1GB, instances: 2}";
+    let first = web(image, scale);
+    let with = |more: &str| web(&format!("{image}, {more}"), scale);
+    let rolling = [
+        ("image", web("deployable: {type: process, definition: b}", scale)),
+        ("ports", with("ports: {http: 8080/http}")),
+        ("environment", with("environment_variables: {GREETING: hello}")),
+        ("breed's arguments", with("arguments: [{a: b}]")),
+        ("arguments", web(image, &format!("{scale}, arguments: [{{a: b}}]"))),
+        ("network", web(image, &format!("{scale}, network: host"))),
+        ("dialects", web(image, &format!("{scale}, dialects: {{simulated: {{a: b}}}}"))),
+        ("cpu", web(image, "scale: {cpu: 2, memory: 1GB, instances: 2}")),
+        ("memory", web(image, "scale: {cpu: 1, memory: 2GB, instances: 2}")),
+        (
+            "health checks",
+            web(
+                &format!("{image}, ports: {{http: 8080/http}}"),
+                &format!(
+                    "{scale}, health_checks: [{{path: /, port: http, initial_delay: 1s, timeout: 1s, interval: 1s, failures: 1}}]"
+                ),
+            ),
+        ),
+    ];
+    for (what, changed) in rolling {
+        let mut world = World::new();
+        world.deploy(&first);
+        world.settle(0);
+        let before = world.instances();
+        world.deploy(&changed);
+        world.settle(10);
+        let after = world.instances();
+        assert_eq!((before.len(), after.len()), (2, 2), "{what}");
+        assert!(before.is_disjoint(&after), "{what} did not roll the service: {after:?}");
+    }
+    // The number of instances concerns those only that come or go, and the same again nobody.
+    let mut world = World::new();
+    world.deploy(&first);
+    world.settle(0);
+    let two = world.instances();
+    world.deploy(&first);
+    world.settle(10);
+    assert_eq!(world.instances(), two);
+    world.deploy(&web(image, "scale: {cpu: 1, memory: 1GB, instances: 3}"));
+    world.settle(20);
+    let three = world.instances();
+    assert!(three.len() == 3 && three.is_superset(&two), "{two:?} {three:?}");
 }

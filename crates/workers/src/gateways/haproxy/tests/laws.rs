@@ -94,6 +94,19 @@ async fn one_level_is_rendered_as_one_backend() {
 }
 
 #[tokio::test]
+async fn tcp_gateways_have_no_virtual_hosts() {
+    let stage = Stage::new();
+    let mut shop = gateway("shop", 9080, &[route("a", 100, &[target("a1", 1)])]);
+    shop.virtual_hosts = vec!["shop.segue".into()];
+    let mut listening = |protocol: Protocol| {
+        shop.protocol = protocol;
+        rendered(&stage.driver, &[shop.clone()]).files.text.contains("shop.segue")
+    };
+    assert!(listening(Protocol::Http));
+    assert!(!listening(Protocol::Tcp));
+}
+
+#[tokio::test]
 async fn routes_with_rules_of_their_own_have_backends_of_their_own() {
     let stage = Stage::new();
     let routes =
