@@ -39,12 +39,19 @@
 //!
 //! `examples/embed.rs` is a whole program, with a subscription that feeds a projection. [`log::Log::keep_snapshots`] bounds what
 //! such a projection reads when the program starts again.
+//!
+//! # Without the log
+//!
+//! A program that reads documents, decides commands or folds records that it got elsewhere needs no RocksDB:
+//! `default-features = false` leaves out [`log`] and [`store`], and all that they depend on.
 
 pub mod artifact;
 pub mod command;
 pub mod dsl;
 pub mod event;
+#[cfg(feature = "log")]
 pub mod log;
 pub mod problem;
 pub mod state;
+#[cfg(feature = "log")]
 pub mod store;
