@@ -3,6 +3,7 @@
 mod canary;
 mod conditions;
 mod containers;
+mod disk;
 mod docker_story;
 mod docs;
 mod faults;

@@ -90,7 +90,7 @@ async fn documents_of_one_request_refer_to_one_another_in_any_order() {
     let kinds: Vec<_> = stored.as_array().unwrap().iter().map(|one| one["kind"].clone()).collect();
     assert_eq!(kinds, ["gateway", "deployment", "gateway", "route", "condition", "scale", "breed"]);
     let condition = &stored[0]["routes"]["d/web/web/http"]["condition"];
-    assert_eq!(condition["ref"], json!("c"), "{stored}");
+    assert_eq!(condition["condition"], json!("User-Agent = Firefox"), "{stored}");
     segue.stop().await;
 }
 
