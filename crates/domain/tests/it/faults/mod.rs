@@ -4,6 +4,7 @@
 //! of the goals, without it a part of them; each test prints what it did. `SEGUE_SEED` chooses other moments and places.
 
 mod disks;
+mod histories;
 mod kills;
 mod mutations;
 mod writer;
