@@ -1,9 +1,12 @@
 //! `cargo xtask bench`: measures and compares with the limits. Nothing here fails a build; a person reads it.
 
+mod by_hand;
 mod events;
 mod http;
 mod idle;
+mod sight;
 mod throughput;
+mod traffic;
 mod weights;
 
 use crate::api::Api;
@@ -26,6 +29,9 @@ pub struct Options {
     /// One bench; without a name all of them run.
     #[arg(value_enum)]
     name: Option<Name>,
+    /// Write the figures of `traffic` into its reference page.
+    #[arg(long)]
+    write: bool,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
@@ -36,6 +42,8 @@ enum Name {
     Events,
     /// From a change of weights until a client sees it.
     Weights,
+    /// Every kind of change under load: failed requests, and when clients see it, against HAProxy by hand.
+    Traffic,
     /// Requests per second through a gateway, against HAProxy configured by hand.
     Throughput,
     /// The REST API: reads against a bare actix-web handler, large writes.
@@ -105,14 +113,23 @@ pub fn run(workspace: &Workspace, options: Options) -> Result<()> {
         (Name::Idle, idle::measure),
     ];
     let benches: Vec<_> = benches.into_iter().filter(|(name, _)| wanted(*name)).collect();
-    if benches.is_empty() {
+    if benches.is_empty() && !wanted(Name::Traffic) {
         return Ok(());
     }
     let program = workspace.build_segue(Profile::Release)?;
     let mut measures = Vec::new();
-    for (number, (name, measure)) in (1..).zip(benches) {
+    for (number, (name, measure)) in (1..).zip(&benches) {
         progress::step(number, &format!("{name:?}"));
-        measures.extend(with_service(&program, &progress, measure)?);
+        measures.extend(with_service(&program, &progress, |service, runtime, folder| {
+            measure(&Bench { service, runtime, folder, progress: &progress })
+        })?);
+    }
+    if wanted(Name::Traffic) {
+        let write = options.write.then_some(workspace);
+        progress::step(benches.len() + 1, "Traffic");
+        measures.extend(with_service(&program, &progress, |service, runtime, folder| {
+            traffic::measure(service, runtime, folder, &progress, write)
+        })?);
     }
     println!();
     for measure in &measures {
@@ -121,14 +138,17 @@ pub fn run(workspace: &Workspace, options: Options) -> Result<()> {
     Ok(())
 }
 
-fn with_service(program: &Path, progress: &Progress, measure: Measuring) -> Result<Vec<Measure>> {
+fn with_service(
+    program: &Path,
+    progress: &Progress,
+    measure: impl FnOnce(&mut Service, &Runtime, &Path) -> Result<Vec<Measure>>,
+) -> Result<Vec<Measure>> {
     let folder = fresh_folder(None)?;
     let settings =
         Settings { program, folder: &folder, containers: Containers::Process, docker_socket: None };
     let mut service = Service::start(&settings, progress)?;
     let runtime = Runtime::Process(program.to_owned());
-    let measured =
-        measure(&Bench { service: &service, runtime: &runtime, folder: &folder, progress });
+    let measured = measure(&mut service, &runtime, &folder);
     let measured = measured.with_context(|| service.last_words());
     let stopped = service.stop(progress);
     let found = measured?;
