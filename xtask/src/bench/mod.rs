@@ -1,9 +1,11 @@
 //! `cargo xtask bench`: measures and compares with the limits. Nothing here fails a build; a person reads it.
 
 mod by_hand;
+mod deployments;
 mod events;
 mod http;
 mod idle;
+mod routes;
 mod sight;
 mod throughput;
 mod traffic;
@@ -50,6 +52,10 @@ enum Name {
     Http,
     /// Memory and processor time with 20 deployments and nothing to do.
     Idle,
+    /// Thousands of routes: until they are applied, and the memory that they take.
+    Routes,
+    /// Thousands of services, simulated: until they are deployed, and what they take when there is nothing to do.
+    Deployments,
 }
 
 /// A measured value and its limit.
@@ -105,31 +111,41 @@ pub fn run(workspace: &Workspace, options: Options) -> Result<()> {
     if wanted(Name::Events) {
         events::in_process(workspace)?;
     }
-    let benches: [(Name, Measuring); 5] = [
-        (Name::Events, events::measure),
-        (Name::Weights, weights::measure),
-        (Name::Throughput, throughput::measure),
-        (Name::Http, http::measure),
-        (Name::Idle, idle::measure),
+    let benches: [(Name, Containers, Measuring); 7] = [
+        (Name::Events, Containers::Process, events::measure),
+        (Name::Weights, Containers::Process, weights::measure),
+        (Name::Throughput, Containers::Process, throughput::measure),
+        (Name::Http, Containers::Process, http::measure),
+        (Name::Idle, Containers::Process, idle::measure),
+        (Name::Routes, Containers::Process, routes::measure),
+        (Name::Deployments, Containers::Simulated, deployments::measure),
     ];
-    let benches: Vec<_> = benches.into_iter().filter(|(name, _)| wanted(*name)).collect();
+    let benches: Vec<_> = benches.into_iter().filter(|(name, ..)| wanted(*name)).collect();
     if benches.is_empty() && !wanted(Name::Traffic) {
         return Ok(());
     }
     let program = workspace.build_segue(Profile::Release)?;
     let mut measures = Vec::new();
-    for (number, (name, measure)) in (1..).zip(&benches) {
+    for (number, (name, containers, measure)) in (1..).zip(&benches) {
         progress::step(number, &format!("{name:?}"));
-        measures.extend(with_service(&program, &progress, |service, runtime, folder| {
-            measure(&Bench { service, runtime, folder, progress: &progress })
-        })?);
+        measures.extend(with_service(
+            &program,
+            *containers,
+            &progress,
+            |service, runtime, folder| {
+                measure(&Bench { service, runtime, folder, progress: &progress })
+            },
+        )?);
     }
     if wanted(Name::Traffic) {
         let write = options.write.then_some(workspace);
         progress::step(benches.len() + 1, "Traffic");
-        measures.extend(with_service(&program, &progress, |service, runtime, folder| {
-            traffic::measure(service, runtime, folder, &progress, write)
-        })?);
+        measures.extend(with_service(
+            &program,
+            Containers::Process,
+            &progress,
+            |service, runtime, folder| traffic::measure(service, runtime, folder, &progress, write),
+        )?);
     }
     println!();
     for measure in &measures {
@@ -140,12 +156,12 @@ pub fn run(workspace: &Workspace, options: Options) -> Result<()> {
 
 fn with_service(
     program: &Path,
+    containers: Containers,
     progress: &Progress,
     measure: impl FnOnce(&mut Service, &Runtime, &Path) -> Result<Vec<Measure>>,
 ) -> Result<Vec<Measure>> {
     let folder = fresh_folder(None)?;
-    let settings =
-        Settings { program, folder: &folder, containers: Containers::Process, docker_socket: None };
+    let settings = Settings { program, folder: &folder, containers, docker_socket: None };
     let mut service = Service::start(&settings, progress)?;
     let runtime = Runtime::Process(program.to_owned());
     let measured = measure(&mut service, &runtime, &folder);
