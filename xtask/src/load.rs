@@ -32,8 +32,26 @@ pub struct Sample {
     pub received: Instant,
     /// How it was sent.
     pub connection: Connection,
-    /// The version that answered, or why there is none.
-    pub answer: Result<u32, String>,
+    /// What was answered, or why there is none.
+    pub answer: Result<Answer, String>,
+}
+
+impl Sample {
+    /// The version that answered.
+    pub fn version(&self) -> Option<u32> {
+        self.answer.as_ref().ok().map(|answer| answer.version)
+    }
+}
+
+/// What an instance says about itself, and what the gateway adds.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Answer {
+    /// Its version.
+    pub version: u32,
+    /// The name that no other instance has.
+    pub instance: String,
+    /// The cookies that the client is to send from now on, as it sends them.
+    pub cookies: Vec<String>,
 }
 
 /// How much is sent.
@@ -45,6 +63,8 @@ pub struct Plan {
     pub fresh: u32,
     /// What each client waits from the start of one request to the start of the next.
     pub every: Duration,
+    /// What each request carries.
+    pub headers: &'static [(&'static str, &'static str)],
 }
 
 /// A load that runs until it is stopped.
@@ -66,7 +86,7 @@ impl Load {
             .map(|connection| {
                 let (url, samples, stopping) =
                     (url.to_owned(), Arc::clone(&samples), Arc::clone(&stopping));
-                thread::spawn(move || run_client(&url, connection, plan.every, &samples, &stopping))
+                thread::spawn(move || run_client(&url, connection, plan, &samples, &stopping))
             })
             .collect();
         Self { samples, stopping, clients }
@@ -85,10 +105,35 @@ impl Load {
         samples[samples.partition_point(|sample| sample.received < since)..].to_vec()
     }
 
+    /// The first request whose end came at `since` or later and that fits.
+    pub fn find(&self, since: Instant, fits: impl Fn(&Sample) -> bool) -> Option<Sample> {
+        let samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
+        let start = samples.partition_point(|sample| sample.received < since);
+        samples[start..].iter().find(|sample| fits(sample)).cloned()
+    }
+
+    /// The last request so far that fits.
+    pub fn find_last(&self, fits: impl Fn(&Sample) -> bool) -> Option<Sample> {
+        let samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
+        samples.iter().rfind(|sample| fits(sample)).cloned()
+    }
+
+    /// Whether the last `count` requests, all of which were sent at `since` or later, fit.
+    pub fn ends_with(&self, count: usize, since: Instant, fits: impl Fn(&Sample) -> bool) -> bool {
+        let samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = samples.iter().rev().take_while(|sample| sample.sent >= since && fits(sample));
+        last.take(count).count() == count
+    }
+
+    /// Takes out the requests so far.
+    pub fn take(&self) -> Vec<Sample> {
+        std::mem::take(&mut self.samples.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// Ends the load after the requests under way and hands out all samples.
     pub fn stop(mut self) -> Vec<Sample> {
         self.end();
-        std::mem::take(&mut self.samples.lock().unwrap_or_else(PoisonError::into_inner))
+        self.take()
     }
 
     fn end(&mut self) {
@@ -108,9 +153,15 @@ impl Drop for Load {
 }
 
 /// Asks `url` once.
-pub fn ask(agent: &Agent, url: &str) -> Result<u32, String> {
-    let mut response = agent.get(url).call().map_err(|error| error.to_string())?;
+pub fn ask(agent: &Agent, url: &str, headers: &[(&str, &str)]) -> Result<Answer, String> {
+    let request =
+        headers.iter().fold(agent.get(url), |request, (name, value)| request.header(*name, *value));
+    let mut response = request.call().map_err(|error| error.to_string())?;
     let status = response.status().as_u16();
+    let cookies = response.headers().get_all("Set-Cookie").iter();
+    let cookies = cookies
+        .filter_map(|cookie| Some(cookie.to_str().ok()?.split(';').next()?.to_owned()))
+        .collect();
     let body = response
         .body_mut()
         .read_to_string()
@@ -118,7 +169,7 @@ pub fn ask(agent: &Agent, url: &str) -> Result<u32, String> {
     if status != 200 {
         return Err(format!("status {status}"));
     }
-    version(&body)
+    answer(&body, cookies)
         .ok_or_else(|| format!("unreadable answer: {}", body.chars().take(80).collect::<String>()))
 }
 
@@ -141,8 +192,8 @@ pub fn agent(connection: Connection) -> Agent {
 /// How many samples each version answered.
 pub fn split(samples: &[Sample]) -> BTreeMap<u32, usize> {
     let mut counts = BTreeMap::new();
-    for version in samples.iter().filter_map(|sample| sample.answer.as_ref().ok()) {
-        *counts.entry(*version).or_default() += 1;
+    for version in samples.iter().filter_map(Sample::version) {
+        *counts.entry(version).or_default() += 1;
     }
     counts
 }
@@ -169,12 +220,12 @@ pub fn percent(samples: &[Sample], version: u32) -> Result<f64> {
 
 /// The first answer of `version`.
 pub fn first_of(samples: &[Sample], version: u32) -> Option<&Sample> {
-    samples.iter().find(|sample| sample.answer == Ok(version))
+    samples.iter().find(|sample| sample.version() == Some(version))
 }
 
 /// The last answer of `version`.
 pub fn last_of(samples: &[Sample], version: u32) -> Option<&Sample> {
-    samples.iter().rfind(|sample| sample.answer == Ok(version))
+    samples.iter().rfind(|sample| sample.version() == Some(version))
 }
 
 /// The first `size` consecutive answers in which `version` has a share, in percent, between `low` and `high`.
@@ -194,7 +245,7 @@ pub fn first_window(
 fn run_client(
     url: &str,
     connection: Connection,
-    every: Duration,
+    plan: Plan,
     samples: &Mutex<Vec<Sample>>,
     stopping: &AtomicBool,
 ) {
@@ -207,7 +258,7 @@ fn run_client(
             continue;
         }
         let sent = Instant::now();
-        let answer = ask(&agent, url);
+        let answer = ask(&agent, url, plan.headers);
         let mut all = samples.lock().unwrap_or_else(PoisonError::into_inner);
         // Taken under the lock, so that the samples stand in order of their end.
         let received = Instant::now();
@@ -217,13 +268,20 @@ fn run_client(
         all.push(Sample { sent, received, connection, answer });
         drop(all);
         // A client that was held up does not catch up: the load stays steady.
-        next = (next + every).max(received);
+        next = (next + plan.every).max(received);
     }
 }
 
-fn version(body: &str) -> Option<u32> {
-    let answer: Value = serde_json::from_str(body).ok()?;
-    answer["version"].as_str()?.parse().ok()
+fn answer(body: &str, cookies: Vec<String>) -> Option<Answer> {
+    let said: Value = serde_json::from_str(body).ok()?;
+    let version = said["version"].as_str()?.parse().ok()?;
+    Some(Answer { version, instance: said["instance"].as_str()?.to_owned(), cookies })
+}
+
+/// An answer of `version`, for tests.
+#[cfg(test)]
+pub fn of_version(version: u32) -> Answer {
+    Answer { version, instance: format!("instance-{version}"), cookies: Vec::new() }
 }
 
 #[cfg(test)]
@@ -238,7 +296,7 @@ mod tests {
             sent: now,
             received: now,
             connection: Connection::Fresh,
-            answer: answer.map_err(str::to_owned),
+            answer: answer.map(of_version).map_err(str::to_owned),
         };
         answers.iter().map(sample).collect()
     }
@@ -270,7 +328,7 @@ mod tests {
                     while lines.by_ref().find(String::is_empty).is_some() {
                         answered += 1;
                         let status = if answered < 5 { "200 OK" } else { "503 Busy" };
-                        let body = r#"{"version":"7"}"#;
+                        let body = r#"{"version":"7","instance":"instance-7"}"#;
                         let text = format!(
                             "HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}",
                             body.len()
@@ -290,8 +348,10 @@ mod tests {
         let url = format!("http://{}/", listener.local_addr().unwrap());
         serve(listener);
         let begun = Instant::now();
-        let load =
-            Load::start(&url, Plan { kept_alive: 1, fresh: 1, every: Duration::from_millis(1) });
+        let load = Load::start(
+            &url,
+            Plan { kept_alive: 1, fresh: 1, every: Duration::from_millis(1), headers: &[] },
+        );
         let deadline = Instant::now() + Duration::from_secs(30);
         while load.ended_since(begun).len() < 40 && Instant::now() < deadline {
             thread::yield_now();
@@ -299,9 +359,13 @@ mod tests {
         let samples = load.stop();
         let (kept, fresh): (Vec<Sample>, Vec<Sample>) =
             samples.into_iter().partition(|sample| sample.connection == Connection::KeptAlive);
-        assert!(fresh.len() > 1 && fresh.iter().all(|sample| sample.answer == Ok(7)), "{fresh:?}");
+        assert!(
+            fresh.len() > 1 && fresh.iter().all(|sample| sample.version() == Some(7)),
+            "{fresh:?}"
+        );
         let answers: Vec<_> = kept.iter().take(5).map(|sample| sample.answer.clone()).collect();
-        assert_eq!(answers, [Ok(7), Ok(7), Ok(7), Ok(7), Err("status 503".to_owned())]);
+        let seven = || Ok(of_version(7));
+        assert_eq!(answers, [seven(), seven(), seven(), seven(), Err("status 503".to_owned())]);
     }
 
     #[test]
@@ -309,7 +373,7 @@ mod tests {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());
         drop(listener);
-        let error = ask(&agent(Connection::Fresh), &url).unwrap_err();
+        let error = ask(&agent(Connection::Fresh), &url, &[]).unwrap_err();
         assert!(error.contains("refused"), "{error}");
     }
 }

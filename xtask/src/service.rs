@@ -72,43 +72,38 @@ pub struct Settings<'a> {
 /// A service that was started here.
 #[derive(Debug)]
 pub struct Service {
+    launch: Launch,
+    child: Child,
+    api: Api,
+}
+
+/// How the service is started, each time in the same way.
+#[derive(Debug)]
+struct Launch {
     program: PathBuf,
     data: PathBuf,
     log: PathBuf,
-    child: Child,
+    address: SocketAddr,
+    containers: Containers,
     docker_socket: Option<PathBuf>,
-    api: Api,
 }
 
 impl Service {
     /// Starts the service and waits until it is ready. One that does not get ready is stopped.
     pub fn start(settings: &Settings, progress: &Progress) -> Result<Self> {
-        let data = settings.folder.join("data");
-        let log = settings.folder.join("segue.log");
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
-        let output =
-            File::create(&log).with_context(|| format!("{} cannot be written", log.display()))?;
-        let errors = output.try_clone().context("the log file cannot be opened twice")?;
-        let mut command = Command::new(settings.program);
-        command.arg("serve").arg("--data").arg(&data).args(["--listen", &address.to_string()]);
-        command.args(["--containers", settings.containers.word()]);
-        command.args(["--gateways", settings.containers.gateways()]);
-        if let Some(socket) = settings.docker_socket {
-            command.env(DOCKER_SOCKET, socket);
-        }
-        command.stdin(Stdio::null()).stdout(output).stderr(errors).process_group(0);
-        progress::say(&crate::workspace::shown(&command));
-        let child = command
-            .spawn()
-            .with_context(|| format!("{} cannot be started", settings.program.display()))?;
-        let mut service = Self {
+        let launch = Launch {
             program: settings.program.to_owned(),
-            data,
-            log,
-            child,
+            data: settings.folder.join("data"),
+            log: settings.folder.join("segue.log"),
+            address,
+            containers: settings.containers,
             docker_socket: settings.docker_socket.map(Path::to_owned),
-            api: Api::new(address),
         };
+        let command = launch.serve()?;
+        progress::say(&crate::workspace::shown(&command));
+        let child = launch.spawn(command)?;
+        let mut service = Self { launch, child, api: Api::new(address) };
         match service.wait_until_ready(progress) {
             Ok(()) => Ok(service),
             Err(error) => {
@@ -121,6 +116,24 @@ impl Service {
         }
     }
 
+    /// Ends the service with TERM and starts it again; HAProxy and instances go on meanwhile.
+    pub fn restart(&mut self, progress: &Progress) -> Result<()> {
+        self.stop_process(progress)?;
+        self.start_again(progress)
+    }
+
+    /// Kills the service at once and starts it again; HAProxy and instances go on meanwhile.
+    pub fn kill_and_restart(&mut self, progress: &Progress) -> Result<()> {
+        self.child.kill().context("the service cannot be killed")?;
+        self.child.wait().context("the service does not end")?;
+        self.start_again(progress)
+    }
+
+    fn start_again(&mut self, progress: &Progress) -> Result<()> {
+        self.child = self.launch.spawn(self.launch.serve()?)?;
+        self.wait_until_ready(progress)
+    }
+
     /// Its API.
     pub fn api(&self) -> &Api {
         &self.api
@@ -131,12 +144,21 @@ impl Service {
         self.child.id()
     }
 
+    /// The master process of its HAProxy.
+    pub fn haproxy(&self) -> Result<u32> {
+        let path = self.launch.data.join("haproxy/haproxy.pid");
+        let text = fs::read_to_string(&path)
+            .with_context(|| format!("{} cannot be read", path.display()))?;
+        let pid = text.split_whitespace().next().and_then(|pid| pid.parse().ok());
+        pid.with_context(|| format!("{} holds no process: {text}", path.display()))
+    }
+
     /// The end of its log, for errors.
     pub fn last_words(&self) -> String {
-        let text = fs::read_to_string(&self.log).unwrap_or_default();
+        let text = fs::read_to_string(&self.launch.log).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
         let last = &lines[lines.len().saturating_sub(LOG_LINES_SHOWN)..];
-        format!("the service's last lines ({}):\n{}", self.log.display(), last.join("\n"))
+        format!("the service's last lines ({}):\n{}", self.launch.log.display(), last.join("\n"))
     }
 
     /// The line that stops the service and everything it started.
@@ -146,11 +168,12 @@ impl Service {
             let text = path.to_string_lossy();
             shlex::try_quote(&text).map_or_else(|_| text.to_string(), std::borrow::Cow::into_owned)
         };
-        let socket = self
+        let launch = &self.launch;
+        let socket = launch
             .docker_socket
             .as_deref()
             .map(|socket| format!("{DOCKER_SOCKET}={} ", quoted(socket)));
-        let (program, data) = (quoted(&self.program), quoted(&self.data));
+        let (program, data) = (quoted(&launch.program), quoted(&launch.data));
         // The data belong to the service until it ended.
         format!(
             "kill {pid}; tail --pid={pid} -f /dev/null; {}{program} down --data {data}",
@@ -166,9 +189,10 @@ impl Service {
 
     fn run_down(&self) -> Result<()> {
         let output = self
-            .down()
+            .launch
+            .command("down")
             .output()
-            .with_context(|| format!("{} cannot be run", self.program.display()))?;
+            .with_context(|| format!("{} cannot be run", self.launch.program.display()))?;
         let words = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "segue down failed ({}): {}", output.status, words.trim());
         Ok(())
@@ -209,10 +233,28 @@ impl Service {
             })
         })
     }
+}
 
-    fn down(&self) -> Command {
+impl Launch {
+    fn serve(&self) -> Result<Command> {
+        let output = File::options().create(true).append(true).open(&self.log);
+        let output = output.with_context(|| format!("{} cannot be written", self.log.display()))?;
+        let errors = output.try_clone().context("the log file cannot be opened twice")?;
+        let mut command = self.command("serve");
+        command.args(["--listen", &self.address.to_string()]);
+        command.args(["--containers", self.containers.word()]);
+        command.args(["--gateways", self.containers.gateways()]);
+        command.stdin(Stdio::null()).stdout(output).stderr(errors).process_group(0);
+        Ok(command)
+    }
+
+    fn spawn(&self, mut command: Command) -> Result<Child> {
+        command.spawn().with_context(|| format!("{} cannot be started", self.program.display()))
+    }
+
+    fn command(&self, task: &str) -> Command {
         let mut command = Command::new(&self.program);
-        command.arg("down").arg("--data").arg(&self.data);
+        command.arg(task).arg("--data").arg(&self.data);
         if let Some(socket) = &self.docker_socket {
             command.env(DOCKER_SOCKET, socket);
         }

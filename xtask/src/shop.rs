@@ -2,8 +2,9 @@
 
 use crate::api::Api;
 use crate::progress::Progress;
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, bail};
 use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -50,27 +51,43 @@ pub fn blueprint(name: &str, runtime: &Runtime, versions: &[u32], instances: u32
     Ok(json!({"name": name, "clusters": {"web": {"services": services?}}}))
 }
 
-/// The body of a delete that names one version.
+/// The body of a delete that names one version of the shop.
 pub fn removal(version: u32) -> Value {
-    json!({"name": "shop", "clusters": {"web": {"services": [{"breed": {"ref": breed_name(version)}}]}}})
+    removal_from("shop", version)
+}
+
+/// The body of a delete that names one version.
+pub fn removal_from(deployment: &str, version: u32) -> Value {
+    json!({"name": deployment, "clusters": {"web": {"services": [{"breed": {"ref": breed_name(version)}}]}}})
 }
 
 /// A gateway document with other weights for the versions' routes; everything else stays as it was read.
 pub fn with_weights(gateway: &Value, weights: &[(u32, u8)]) -> Result<Value> {
+    weights.iter().try_fold(gateway.clone(), |gateway, (version, weight)| {
+        with_route_field(&gateway, *version, "weight", format!("{weight}%").into())
+    })
+}
+
+/// A gateway document with another field of one version's route; everything else stays as it was read.
+fn with_route_field(gateway: &Value, version: u32, field: &str, value: Value) -> Result<Value> {
     let mut changed = gateway.clone();
-    for (version, weight) in weights {
-        let route = route_name(*version);
-        let fields = changed["routes"].get_mut(&route).and_then(Value::as_object_mut);
-        let fields =
-            fields.with_context(|| format!("the gateway has no route {route}: {gateway}"))?;
-        fields.insert("weight".into(), format!("{weight}%").into());
-    }
+    let route = route_name(version);
+    let fields = changed["routes"].get_mut(&route).and_then(Value::as_object_mut);
+    let fields = fields.with_context(|| format!("the gateway has no route {route}: {gateway}"))?;
+    fields.insert(field.to_owned(), value);
     Ok(changed)
 }
 
 /// The weight of the route to `version`, as the service prints it.
 pub fn weight(gateway: &Value, version: u32) -> Option<&str> {
     gateway["routes"][route_name(version)]["weight"].as_str()
+}
+
+/// A gateway document with a condition by which all requests that match go to one version.
+pub fn with_condition(gateway: &Value, version: u32, condition: &str) -> Result<Value> {
+    let changed = with_route_field(gateway, version, "condition", condition.into())?;
+    // What was read has no strength for a route without condition.
+    with_route_field(&changed, version, "condition_strength", "100%".into())
 }
 
 /// Waits until the service of each version is `Done`, with as many deployed instances as wanted.
@@ -127,6 +144,16 @@ pub fn wait_gone(api: &Api, progress: &Progress, version: u32) -> Result<()> {
     })
 }
 
+/// Waits until the deployment is gone.
+pub fn wait_deployment_gone(api: &Api, progress: &Progress, deployment: &str) -> Result<()> {
+    progress.wait(&format!("{deployment} is gone"), CHANGE_TIME_MAX, || {
+        Ok(match api.find(&format!("/api/v1/deployments/{deployment}"))? {
+            None => ControlFlow::Break(()),
+            Some(_) => ControlFlow::Continue("it is there".into()),
+        })
+    })
+}
+
 /// Waits until the gateway is deployed, and says at which port of this host it listens.
 pub fn wait_gateway(api: &Api, progress: &Progress, name: &str) -> Result<u16> {
     progress.wait(&format!("gateway {name} is deployed"), CHANGE_TIME_MAX, || {
@@ -144,23 +171,37 @@ pub fn wait_gateway(api: &Api, progress: &Progress, name: &str) -> Result<u16> {
     })
 }
 
-/// The addresses of all deployed instances of a deployment.
+/// The addresses of all instances of a deployment.
 pub fn addresses(api: &Api, deployment: &str) -> Result<Vec<String>> {
     let document = api.get(&format!("/api/v1/deployments/{deployment}"))?;
-    let services = document["clusters"]["web"]["services"].as_array().into_iter().flatten();
-    let found: Option<Vec<String>> = services
-        .flat_map(instances_of)
-        .map(|instance| {
-            Some(format!(
-                "{}:{}",
-                instance["host"].as_str()?,
-                port_number(&instance["ports"]["http"])?
-            ))
-        })
-        .collect();
-    let found = found.with_context(|| format!("an instance has no address: {document}"))?;
-    ensure!(!found.is_empty(), "{deployment} has no instances");
-    Ok(found)
+    addresses_in(services(&document).flat_map(instances_of))
+        .with_context(|| format!("{deployment} has no instances with addresses: {document}"))
+}
+
+/// The addresses of all instances of one version.
+pub fn addresses_of(api: &Api, deployment: &str, version: u32) -> Result<Vec<String>> {
+    let document = api.get(&format!("/api/v1/deployments/{deployment}"))?;
+    let service = service(&document, &breed_name(version));
+    addresses_in(service.into_iter().flat_map(instances_of))
+        .with_context(|| format!("version {version} has no instances with addresses: {document}"))
+}
+
+/// The names of all instances of a deployment.
+pub fn instance_names(api: &Api, deployment: &str) -> Result<BTreeSet<String>> {
+    let document = api.get(&format!("/api/v1/deployments/{deployment}"))?;
+    let names =
+        services(&document).flat_map(instances_of).map(|instance| instance["name"].as_str());
+    let names: Option<BTreeSet<String>> = names.map(|name| name.map(str::to_owned)).collect();
+    names.with_context(|| format!("an instance has no name: {document}"))
+}
+
+fn addresses_in<'a>(instances: impl Iterator<Item = &'a Value>) -> Option<Vec<String>> {
+    let address = |instance: &Value| {
+        let port = port_number(&instance["ports"]["http"])?;
+        Some(format!("{}:{port}", instance["host"].as_str()?))
+    };
+    let found: Option<Vec<String>> = instances.map(address).collect();
+    found.filter(|found| !found.is_empty())
 }
 
 fn breed_name(version: u32) -> String {
@@ -172,8 +213,11 @@ fn route_name(version: u32) -> String {
 }
 
 fn service<'a>(deployment: &'a Value, breed: &str) -> Option<&'a Value> {
-    let services = deployment["clusters"]["web"]["services"].as_array()?;
-    services.iter().find(|service| service["breed"]["name"] == breed)
+    services(deployment).find(|service| service["breed"]["name"] == breed)
+}
+
+fn services(deployment: &Value) -> impl Iterator<Item = &Value> {
+    deployment["clusters"]["web"]["services"].as_array().into_iter().flatten()
 }
 
 fn instances_of(service: &Value) -> impl Iterator<Item = &Value> {

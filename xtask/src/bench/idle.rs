@@ -25,12 +25,8 @@ pub fn measure(bench: &Bench) -> Result<Vec<Measure>> {
         shop::wait_done(api, progress, name, &[1], 1)?;
     }
     progress.pass("letting things calm down", CALM)?;
-    let pid = bench.service.pid();
-    let before = processor_time(pid)?;
-    progress.pass("watching the idle service", WATCHED)?;
-    let used = processor_time(pid)?.saturating_sub(before);
-    let share = used.as_secs_f64() / WATCHED.as_secs_f64() * 100.0;
-    let memory = memory_mb(&read(pid, "status")?)?;
+    let share = processor_percent(bench, WATCHED)?;
+    let memory = resident_mb(bench.service.pid())?;
     Ok(vec![
         Measure::at_most(
             format!("resident memory with {DEPLOYMENTS} deployments"),
@@ -45,6 +41,20 @@ pub fn measure(bench: &Bench) -> Result<Vec<Measure>> {
             PROCESSOR_PERCENT_MAX,
         ),
     ])
+}
+
+/// The share of one core, in percent, that the service takes over a while.
+pub(super) fn processor_percent(bench: &Bench, watched: Duration) -> Result<f64> {
+    let pid = bench.service.pid();
+    let before = processor_time(pid)?;
+    bench.progress.pass("watching the idle service", watched)?;
+    let used = processor_time(pid)?.saturating_sub(before);
+    Ok(used.as_secs_f64() / watched.as_secs_f64() * 100.0)
+}
+
+/// Resident memory of a process, in MB.
+pub(super) fn resident_mb(pid: u32) -> Result<f64> {
+    memory_mb(&read(pid, "status")?)
 }
 
 fn read(pid: u32, file: &str) -> Result<String> {
@@ -97,6 +107,6 @@ mod tests {
     fn this_very_process_can_be_watched() {
         let pid = std::process::id();
         assert!(processor_time(pid).is_ok());
-        assert!(memory_mb(&read(pid, "status").unwrap()).unwrap() > 0.1);
+        assert!(resident_mb(pid).unwrap() > 0.1);
     }
 }

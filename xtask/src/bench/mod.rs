@@ -1,9 +1,14 @@
 //! `cargo xtask bench`: measures and compares with the limits. Nothing here fails a build; a person reads it.
 
+mod by_hand;
+mod deployments;
 mod events;
 mod http;
 mod idle;
+mod routes;
+mod sight;
 mod throughput;
+mod traffic;
 mod weights;
 
 use crate::api::Api;
@@ -26,6 +31,9 @@ pub struct Options {
     /// One bench; without a name all of them run.
     #[arg(value_enum)]
     name: Option<Name>,
+    /// Write the figures of `traffic` into its reference page.
+    #[arg(long)]
+    write: bool,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
@@ -36,12 +44,18 @@ enum Name {
     Events,
     /// From a change of weights until a client sees it.
     Weights,
+    /// Every kind of change under load: failed requests, and when clients see it, against HAProxy by hand.
+    Traffic,
     /// Requests per second through a gateway, against HAProxy configured by hand.
     Throughput,
     /// The REST API: reads against a bare actix-web handler, large writes.
     Http,
     /// Memory and processor time with 20 deployments and nothing to do.
     Idle,
+    /// Thousands of routes: until they are applied, and the memory that they take.
+    Routes,
+    /// Thousands of services, simulated: until they are deployed, and what they take when there is nothing to do.
+    Deployments,
 }
 
 /// A measured value and its limit.
@@ -97,22 +111,41 @@ pub fn run(workspace: &Workspace, options: Options) -> Result<()> {
     if wanted(Name::Events) {
         events::in_process(workspace)?;
     }
-    let benches: [(Name, Measuring); 5] = [
-        (Name::Events, events::measure),
-        (Name::Weights, weights::measure),
-        (Name::Throughput, throughput::measure),
-        (Name::Http, http::measure),
-        (Name::Idle, idle::measure),
+    let benches: [(Name, Containers, Measuring); 7] = [
+        (Name::Events, Containers::Process, events::measure),
+        (Name::Weights, Containers::Process, weights::measure),
+        (Name::Throughput, Containers::Process, throughput::measure),
+        (Name::Http, Containers::Process, http::measure),
+        (Name::Idle, Containers::Process, idle::measure),
+        (Name::Routes, Containers::Process, routes::measure),
+        (Name::Deployments, Containers::Simulated, deployments::measure),
     ];
-    let benches: Vec<_> = benches.into_iter().filter(|(name, _)| wanted(*name)).collect();
-    if benches.is_empty() {
+    let benches: Vec<_> = benches.into_iter().filter(|(name, ..)| wanted(*name)).collect();
+    if benches.is_empty() && !wanted(Name::Traffic) {
         return Ok(());
     }
     let program = workspace.build_segue(Profile::Release)?;
     let mut measures = Vec::new();
-    for (number, (name, measure)) in (1..).zip(benches) {
+    for (number, (name, containers, measure)) in (1..).zip(&benches) {
         progress::step(number, &format!("{name:?}"));
-        measures.extend(with_service(&program, &progress, measure)?);
+        measures.extend(with_service(
+            &program,
+            *containers,
+            &progress,
+            |service, runtime, folder| {
+                measure(&Bench { service, runtime, folder, progress: &progress })
+            },
+        )?);
+    }
+    if wanted(Name::Traffic) {
+        let write = options.write.then_some(workspace);
+        progress::step(benches.len() + 1, "Traffic");
+        measures.extend(with_service(
+            &program,
+            Containers::Process,
+            &progress,
+            |service, runtime, folder| traffic::measure(service, runtime, folder, &progress, write),
+        )?);
     }
     println!();
     for measure in &measures {
@@ -121,14 +154,17 @@ pub fn run(workspace: &Workspace, options: Options) -> Result<()> {
     Ok(())
 }
 
-fn with_service(program: &Path, progress: &Progress, measure: Measuring) -> Result<Vec<Measure>> {
+fn with_service(
+    program: &Path,
+    containers: Containers,
+    progress: &Progress,
+    measure: impl FnOnce(&mut Service, &Runtime, &Path) -> Result<Vec<Measure>>,
+) -> Result<Vec<Measure>> {
     let folder = fresh_folder(None)?;
-    let settings =
-        Settings { program, folder: &folder, containers: Containers::Process, docker_socket: None };
+    let settings = Settings { program, folder: &folder, containers, docker_socket: None };
     let mut service = Service::start(&settings, progress)?;
     let runtime = Runtime::Process(program.to_owned());
-    let measured =
-        measure(&Bench { service: &service, runtime: &runtime, folder: &folder, progress });
+    let measured = measure(&mut service, &runtime, &folder);
     let measured = measured.with_context(|| service.last_words());
     let stopped = service.stop(progress);
     let found = measured?;

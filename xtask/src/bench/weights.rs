@@ -3,24 +3,20 @@
 //! Clients ask through HAProxy as fast as they can. Weights flip between 0/100 and 100/0; a change is seen with the
 //! first answer of the version that had no weight before. The next flip waits until the other version fell silent.
 
+use super::sight::Sight;
 use super::{Bench, Measure, quantile};
 use crate::load::{self, Load, Plan};
 use crate::progress;
 use crate::service;
 use crate::shop::{self, INTERNAL_GATEWAY};
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use serde_json::Value;
-use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 /// How many changes are measured.
 const CHANGES: u32 = 200;
 /// As fast as they can: the next request follows the answer.
-const PLAN: Plan = Plan { kept_alive: 4, fresh: 0, every: Duration::ZERO };
-/// How many answers of one version in a row tell that a change has settled.
-const SETTLED: usize = 100;
-/// How long one change may take.
-const CHANGE_TIME_MAX: Duration = Duration::from_secs(10);
+const PLAN: Plan = Plan { kept_alive: 4, fresh: 0, every: Duration::ZERO, headers: &[] };
 
 const MEDIAN_MS_MAX: f64 = 20.0;
 const P99_MS_MAX: f64 = 100.0;
@@ -43,13 +39,13 @@ pub fn measure(bench: &Bench) -> Result<Vec<Measure>> {
     api.send("PUT", &path, &to_version[0], 200)?;
     let load = Load::start(&format!("http://127.0.0.1:{port}/"), PLAN);
     let mut times = Vec::new();
-    settle(bench, &load, 1)?;
+    Sight::Version(1).settle(progress, &load, Instant::now())?;
     for change in 0..CHANGES {
         let version = if change % 2 == 0 { 2 } else { 1 };
         let document: &Value = if version == 1 { &to_version[0] } else { &to_version[1] };
         let called = Instant::now();
         api.send("PUT", &path, document, 200)?;
-        let seen = settle_since(bench, &load, version, called)?;
+        let seen = Sight::Version(version).wait(progress, &load, called)?;
         times.push(seen.duration_since(called).as_secs_f64() * 1_000.0);
     }
     let failures = load::failures(&load.stop());
@@ -73,32 +69,4 @@ pub fn measure(bench: &Bench) -> Result<Vec<Measure>> {
         ),
         Measure::at_most("requests failed meanwhile", f64::from(failed), "", 0.0),
     ])
-}
-
-/// When `version` answered first since the call; returns once the other version fell silent.
-fn settle_since(bench: &Bench, load: &Load, version: u32, called: Instant) -> Result<Instant> {
-    settle(bench, load, version)?;
-    let samples = load.ended_since(called);
-    let first = load::first_of(&samples, version).context("the version never answered")?;
-    ensure!(first.received >= called, "an answer came before the call");
-    Ok(first.received)
-}
-
-fn settle(bench: &Bench, load: &Load, version: u32) -> Result<()> {
-    let begun = Instant::now();
-    bench.progress.wait_quietly(
-        &format!("version {version} answers everything"),
-        CHANGE_TIME_MAX,
-        || {
-            let samples = load.ended_since(begun);
-            let last = &samples[samples.len().saturating_sub(SETTLED)..];
-            let settled =
-                last.len() == SETTLED && last.iter().all(|sample| sample.answer == Ok(version));
-            Ok(if settled {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(format!("{:?}", load::split(last)))
-            })
-        },
-    )
 }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// How many instances each version has.
 const INSTANCES: u32 = 2;
 /// About 900 requests per second.
-const PLAN: Plan = Plan { kept_alive: 8, fresh: 2, every: Duration::from_millis(11) };
+const PLAN: Plan = Plan { kept_alive: 8, fresh: 2, every: Duration::from_millis(11), headers: &[] };
 /// Over how many requests a split is measured.
 const SPLIT_REQUESTS: usize = 500;
 /// How far a measured split may lie from the weights, in percentage points.
@@ -132,7 +132,7 @@ impl Story<'_> {
         let port = shop::wait_gateway(self.api, self.progress, "edge")?;
         let (url, agent) = (url(port), load::agent(Connection::Fresh));
         self.progress.wait("version 1 answers through HAProxy", TRAFFIC_TIME_MAX, || {
-            Ok(match load::ask(&agent, &url) {
+            Ok(match load::ask(&agent, &url, &[]).map(|answer| answer.version) {
                 Ok(1) => ControlFlow::Break(()),
                 other => ControlFlow::Continue(format!("{other:?}")),
             })
@@ -354,7 +354,12 @@ mod tests {
         let sample = |(index, version)| {
             let sent = called + Duration::from_millis(index);
             let received = sent + Duration::from_micros(500);
-            Sample { sent, received, connection: Connection::KeptAlive, answer: Ok(version) }
+            Sample {
+                sent,
+                received,
+                connection: Connection::KeptAlive,
+                answer: Ok(load::of_version(version)),
+            }
         };
         (0..).zip(versions).map(sample).collect()
     }

@@ -172,7 +172,8 @@ pub(super) fn freed_ports(
         _ => false,
     };
     let waits = |stored: &StoredGateway| stored.published && stored.gateway.port.number == 0;
-    if !state.gateways().values().any(waits) || !events.iter().any(frees) {
+    // Most commands free nothing, and gateways may be many.
+    if !events.iter().any(frees) || !state.gateways().values().any(waits) {
         return Vec::new();
     }
     let mut after = state.clone();

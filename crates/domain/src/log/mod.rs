@@ -430,6 +430,8 @@ impl Shared {
         if after >= last || limit == 0 {
             return Ok(Vec::new());
         }
+        // The ring is filled before the mark is set: what lies beyond it is nobody's yet.
+        let limit = limit.min(usize::try_from(last.0 - after.0).unwrap_or(usize::MAX));
         let recent = self.recent().after(after, limit);
         recent.map_or_else(|| self.storage.read(after, last, limit, bytes_max), Ok)
     }

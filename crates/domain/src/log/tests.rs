@@ -170,6 +170,16 @@ fn an_append_has_its_positions_before_it_is_durable() {
     assert_eq!(append(&log, vec![]), vec![], "nothing is appended at once");
 }
 
+/// Who sees a record finds the state that it makes, so nobody sees one before the log says that it is there.
+#[test]
+fn what_is_about_to_be_published_is_not_read() {
+    let log = Log::in_memory().unwrap();
+    fill(&log, 1);
+    log.shared().recent_mut().push(Arc::new(draft(2).at(Position(2))), 1);
+    assert_eq!(positions(&log.read(Position::START, 10).unwrap()), [1]);
+    assert_eq!(log.last(), Position(1));
+}
+
 #[test]
 fn revisions_follow_the_facts_that_revise() {
     let directory = tempfile::tempdir().unwrap();

@@ -40,6 +40,8 @@ pub enum Operation {
 struct World {
     now: OffsetDateTime,
     instances: BTreeMap<String, Instance>,
+    /// Names of the instances of each deployment: one of thousands is observed without looking at the others.
+    names: BTreeMap<String, BTreeSet<String>>,
     failures: BTreeMap<Operation, VecDeque<Error>>,
     started: i64,
     next_port: u16,
@@ -73,6 +75,7 @@ impl SimulatedContainers {
         let world = World {
             now: OffsetDateTime::UNIX_EPOCH,
             instances: BTreeMap::new(),
+            names: BTreeMap::new(),
             failures: BTreeMap::new(),
             started: 0,
             next_port: PORT_FIRST,
@@ -142,7 +145,7 @@ impl SimulatedContainers {
 
     /// Lets an instance disappear without a trace. False when there is none.
     pub fn vanish(&self, instance: &str) -> bool {
-        let found = self.world().instances.remove(instance).is_some();
+        let found = self.world().remove(instance);
         if found {
             self.changes.notify();
         }
@@ -209,21 +212,15 @@ impl ContainerDriver for SimulatedContainers {
     async fn deployments(&self) -> Result<BTreeSet<String>, Error> {
         let mut world = self.world();
         world.check(Operation::Observe)?;
-        Ok(world
-            .instances
-            .values()
-            .map(|instance| instance.observed.owner.deployment.clone())
-            .collect())
+        Ok(world.names.keys().cloned().collect())
     }
 
     async fn observe(&self, deployment: &str) -> Result<Vec<ObservedInstance>, Error> {
         let mut world = self.world();
         world.check(Operation::Observe)?;
-        let of_deployment = world.instances.values().map(|instance| &instance.observed);
-        Ok(of_deployment
-            .filter(|observed| observed.owner.deployment == deployment)
-            .cloned()
-            .collect())
+        let names = world.names.get(deployment).into_iter().flatten();
+        let instances = names.filter_map(|name| world.instances.get(name));
+        Ok(instances.map(|instance| instance.observed.clone()).collect())
     }
 
     async fn start(&self, spec: &InstanceSpec) -> Result<(), Error> {
@@ -255,7 +252,7 @@ impl ContainerDriver for SimulatedContainers {
                 found.observed.condition = Condition::Stopping;
                 found.due = Some((now + takes, Due::Vanishes));
                 if takes <= Duration::ZERO {
-                    world.instances.remove(instance);
+                    world.remove(instance);
                 }
             }
             _ => return Ok(()),
@@ -304,11 +301,26 @@ impl World {
         let due = Some((self.now + dialect.delay, Due::Runs));
         let instance =
             Instance { observed, spec: spec.clone(), due, exit_after: dialect.exit_after };
+        let names = self.names.entry(spec.owner.deployment.clone()).or_default();
+        names.insert(spec.name.clone());
         self.instances.insert(spec.name.clone(), instance);
         if dialect.delay <= Duration::ZERO {
             self.happen(&spec.name, Due::Runs);
         }
         Ok(())
+    }
+
+    /// Whether there was such an instance.
+    fn remove(&mut self, name: &str) -> bool {
+        let Some(Instance { observed, .. }) = self.instances.remove(name) else { return false };
+        let deployment = &observed.owner.deployment;
+        if let Some(names) = self.names.get_mut(deployment) {
+            names.remove(name);
+            if names.is_empty() {
+                self.names.remove(deployment);
+            }
+        }
+        true
     }
 
     fn next_due(&self) -> Option<(OffsetDateTime, String, Due)> {
@@ -321,7 +333,7 @@ impl World {
         match (due, self.instances.get_mut(name)) {
             (_, None) => {}
             (Due::Vanishes, Some(_)) => {
-                self.instances.remove(name);
+                self.remove(name);
             }
             (Due::Runs, Some(instance)) => {
                 instance.observed.condition = Condition::Running;

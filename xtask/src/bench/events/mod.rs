@@ -5,7 +5,7 @@
 
 mod etcd;
 mod postgres;
-mod subscribers;
+pub(super) mod subscribers;
 
 use super::{Bench, Measure, throughput};
 use crate::progress;

@@ -22,7 +22,7 @@ pub(super) fn measure(bench: &Bench) -> Result<Vec<Measure>> {
     let address = bench.api().base().trim_start_matches("http://").to_owned();
     let (received, readers) = mpsc::channel();
     for _ in 0..SUBSCRIBERS {
-        let stream = subscribe(&address)?;
+        let stream = subscribe(&address, "latency")?;
         let received = received.clone();
         let read = move || {
             // Whoever measures may be gone when the stream ends.
@@ -60,14 +60,11 @@ pub(super) fn measure(bench: &Bench) -> Result<Vec<Measure>> {
     Ok(vec![Measure::at_most(what, p99, "ms", LATENCY_MS_MAX)])
 }
 
-/// Opens a stream and reads the head of its answer.
-fn subscribe(address: &str) -> Result<BufReader<TcpStream>> {
+/// Opens a stream of events with `tag` and reads the head of its answer.
+pub(in crate::bench) fn subscribe(address: &str, tag: &str) -> Result<BufReader<TcpStream>> {
     let mut connection = TcpStream::connect(address).context("the service takes no connection")?;
     connection.set_read_timeout(Some(READ_TIME_MAX))?;
-    write!(
-        connection,
-        "GET /api/v1/events/stream?tag=latency HTTP/1.1\r\nHost: {address}\r\n\r\n"
-    )?;
+    write!(connection, "GET /api/v1/events/stream?tag={tag} HTTP/1.1\r\nHost: {address}\r\n\r\n")?;
     let mut stream = BufReader::new(connection);
     let mut line = String::new();
     stream.read_line(&mut line)?;
