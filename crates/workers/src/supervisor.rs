@@ -1,5 +1,5 @@
-//! Runs the workers: one for all gateways, one for each deployment, one each for SLAs and escalations, each woken by
-//! what concerns it.
+//! Runs the workers: one for all gateways, one for each deployment, one each for SLAs, escalations and health, each woken
+//! by what concerns it.
 //!
 //! A wake-up carries no work: a worker looks at everything again. A missed one costs at most one period.
 
@@ -8,6 +8,7 @@ use crate::containers::ContainerDriver;
 use crate::deployments::DeploymentWorker;
 use crate::escalation::{self, EscalationWorker};
 use crate::gateways::GatewayDriver;
+use crate::health::{self, Failing, HealthWorker};
 use crate::routing::GatewaysWorker;
 use crate::sla::{self, SlaWorker};
 use crate::turn::{self, Worker};
@@ -33,6 +34,8 @@ const GATEWAYS: &str = "gateways";
 const SLA: &str = "sla";
 /// The worker that acts on escalation events.
 const ESCALATION: &str = "escalation";
+/// The worker that measures health and metrics.
+const HEALTH: &str = "health";
 /// What the names of the workers of deployments begin with; also the tag of what concerns them.
 const DEPLOYMENT: &str = "deployments:";
 
@@ -45,7 +48,7 @@ pub struct Workers {
 /// How a worker is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkerStatus {
-    /// `gateways`, `sla`, `escalation`, or `deployments:<name>`.
+    /// `gateways`, `sla`, `escalation`, `health`, or `deployments:<name>`.
     pub name: String,
     /// When it last finished a turn.
     pub last_turn: Option<OffsetDateTime>,
@@ -60,6 +63,8 @@ struct Shared {
     settings: Settings,
     cycles: Cycles,
     stopping: watch::Sender<bool>,
+    /// Instances that fail their checks.
+    failing: watch::Sender<Failing>,
     status: Mutex<BTreeMap<String, WorkerStatus>>,
 }
 
@@ -78,6 +83,7 @@ impl Workers {
             settings,
             cycles: Cycles::default(),
             stopping: watch::Sender::new(false),
+            failing: watch::Sender::default(),
             status: Mutex::default(),
         });
         let supervisor = tokio::spawn(supervise(Arc::clone(&shared)));
@@ -133,6 +139,8 @@ impl Shared {
         let (cycle, period) = match name {
             SLA => (&self.cycles.sla, self.settings.sla_period),
             ESCALATION => (&self.cycles.escalation, self.settings.escalation_period),
+            // It says itself when it looks again.
+            HEALTH => (&self.cycles.synchronisation, Duration::ZERO),
             _ => (&self.cycles.synchronisation, self.settings.period),
         };
         (cycle.subscribe(), period)
@@ -144,7 +152,7 @@ async fn supervise(shared: Arc<Shared>) {
     let mut stopping = shared.stopping.subscribe();
     let from = shared.store.state().position();
     let mut crew = Crew::new(Arc::clone(&shared));
-    for name in [GATEWAYS, SLA, ESCALATION] {
+    for name in [GATEWAYS, SLA, ESCALATION, HEALTH] {
         crew.start(name, from, Duration::ZERO);
     }
     for name in known_deployments(&shared).await {
@@ -284,6 +292,11 @@ fn worker(shared: &Shared, name: &str) -> (Box<dyn Worker>, Vec<watch::Receiver<
     match name {
         SLA => return (Box::new(SlaWorker::new(shared.store.clone())), Vec::new()),
         ESCALATION => return (Box::new(EscalationWorker::new(shared.store.clone())), Vec::new()),
+        HEALTH => {
+            let (gateways, failing) = (Arc::clone(&shared.gateways), shared.failing.subscribe());
+            let worker = HealthWorker::new(gateways, settings.windows, failing);
+            return (Box::new(worker), Vec::new());
+        }
         _ => {}
     }
     let Some(deployment) = name.strip_prefix(DEPLOYMENT) else {
@@ -372,6 +385,7 @@ async fn report_failure(shared: &Shared, worker: &dyn Worker, words: String, cor
         "worker:gateways" => "gateway_driver",
         "worker:sla" => "sla",
         "worker:escalation" => "escalation",
+        health::ACTOR => "health",
         _ => "container_driver",
     };
     let context = Context {
