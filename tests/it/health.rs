@@ -25,6 +25,11 @@ fn version(name: &str, flags: &str) -> Value {
     shop::process(&format!("web:{name}"), &format!("{} {flags}", shop::command(name)))
 }
 
+/// Health of which nothing is missing.
+fn is_whole(value: f64) -> bool {
+    value > 0.999_95
+}
+
 /// Waits until the answer at `path` is an event of the type that the path begins with, whose value is as wished.
 #[track_caller]
 fn wait_value(api: &Api, path: &str, wished: impl Fn(f64) -> bool) -> f64 {
@@ -63,7 +68,7 @@ fn health_and_metrics_come_from_real_traffic() {
     let deployments =
         ["deployments/shop".to_owned(), cluster.to_owned(), format!("{cluster}/services/web:1")];
     for subject in gateways.iter().chain(&deployments) {
-        wait_value(api, &format!("health/{subject}"), |value| value == 1.0);
+        wait_value(api, &format!("health/{subject}"), is_whole);
     }
     for subject in gateways.iter().chain(&ports) {
         wait_value(api, &format!("metrics/{subject}/rate"), |value| value == 0.0);
@@ -78,7 +83,7 @@ fn health_and_metrics_come_from_real_traffic() {
     wait_value(api, &format!("metrics/{outer}/responseTimeP99"), |value| value > 0.0);
     wait_value(api, &format!("metrics/{outer}/status2xx"), |value| value > 10.0);
     assert_eq!(load.tally().failures.len(), 0, "{:?}", load.tally());
-    wait_value(api, "health/deployments/shop", |value| value == 1.0);
+    wait_value(api, "health/deployments/shop", is_whole);
 
     // A version that answers every request with 500 takes half of them.
     let bad = version("bad", "--fail-rate 1");
@@ -88,7 +93,7 @@ fn health_and_metrics_come_from_real_traffic() {
     let weights = shop::with_weights(&gateway, &[("1", 50), ("bad", 50)]);
     api.put(shop::GATEWAY, &weights).expect(200);
     wait_value(api, &format!("health/{cluster}/services/web:bad"), |value| value == 0.0);
-    wait_value(api, &format!("health/{cluster}/services/web:1"), |value| value == 1.0);
+    wait_value(api, &format!("health/{cluster}/services/web:1"), is_whole);
     wait_value(api, &format!("health/{cluster}"), |value| value == 0.0);
     wait_value(api, "health/deployments/shop", |value| value == 0.0);
     wait_value(api, &format!("health/{outer}"), |value| (0.4..0.6).contains(&value));
@@ -97,7 +102,7 @@ fn health_and_metrics_come_from_real_traffic() {
     // Without traffic all is well again.
     load.stop();
     for subject in gateways.iter().chain(&deployments) {
-        wait_value(api, &format!("health/{subject}"), |value| value == 1.0);
+        wait_value(api, &format!("health/{subject}"), is_whole);
     }
     for subject in gateways.iter().chain(&ports) {
         wait_value(api, &format!("metrics/{subject}/rate"), |value| value == 0.0);
@@ -158,4 +163,40 @@ fn a_slow_cluster_grows_under_load_and_shrinks_without() {
 #[track_caller]
 fn find<'a>(records: &'a [Arc<Record>], wished: &dyn Fn(&Record) -> bool) -> &'a Record {
     records.iter().find(|record| wished(record)).expect("there is such a record")
+}
+
+/// Versions that do not pass their check get no traffic; those that pass it only now and then are less healthy.
+#[test]
+fn instances_serve_once_they_passed_their_check() {
+    let setup = Setup {
+        environment: vec![
+            ("SEGUE_OPERATION__HEALTH__WINDOW", WINDOW.to_owned()),
+            ("SEGUE_OPERATION__SYNCHRONISATION__TIMEOUT__READY_FOR_DEPLOYMENT", "15 s".to_owned()),
+        ],
+        ..Setup::default()
+    };
+    let service = Service::start_with(setup);
+    let api = &service.api;
+    let checked = |name: &str, flags: &str| {
+        let mut breed = version(name, flags);
+        breed["health_checks"] = json!({
+            "port": "http", "path": "/", "initial_delay": "0s", "timeout": "2s", "interval": "1s", "failures": 1,
+        });
+        shop::blueprint("shop", &[breed], 1)
+    };
+    // Every second request fails.
+    api.put(shop::SHOP, &checked("1", "--fail-rate 0.5")).expect(202);
+    shop::wait_done(api, "shop", "web:1", 1);
+    let path = "health/deployments/shop/clusters/web/services/web:1";
+    wait_value(api, path, |value| value == 0.0);
+    wait_value(api, path, is_whole);
+
+    api.put(shop::SHOP, &checked("bad", "--fail-rate 1")).expect(202);
+    let failed = shop::wait_service(api, "shop", "web:bad", |service| {
+        service["status"]["phase"]["name"] == "Failed"
+    });
+    let words = failed["status"]["phase"]["notification"].as_str().unwrap_or_default();
+    let reason = "did not pass its health check yet: it answers with status 500";
+    assert!(words.contains(reason), "{words}");
+    assert_eq!(failed["instances"][0]["deployed"], false, "{failed}");
 }

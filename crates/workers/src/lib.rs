@@ -3,6 +3,7 @@
 //! Workers hold no truth: kill one between any two steps and its next turn converges. Drivers are the only doors to
 //! the outside. This crate knows no HTTP API.
 
+pub mod checks;
 pub mod containers;
 pub mod deployments;
 pub mod driver;
