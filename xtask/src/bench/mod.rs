@@ -3,6 +3,7 @@
 mod events;
 mod http;
 mod idle;
+mod intake;
 mod throughput;
 mod weights;
 
@@ -42,6 +43,8 @@ enum Name {
     Http,
     /// Memory and processor time with 20 deployments and nothing to do.
     Idle,
+    /// Processor time that taking in 20,000 requests a second costs.
+    Intake,
 }
 
 /// A measured value and its limit.
@@ -97,12 +100,13 @@ pub fn run(workspace: &Workspace, options: Options) -> Result<()> {
     if wanted(Name::Events) {
         events::in_process(workspace)?;
     }
-    let benches: [(Name, Measuring); 5] = [
+    let benches: [(Name, Measuring); 6] = [
         (Name::Events, events::measure),
         (Name::Weights, weights::measure),
         (Name::Throughput, throughput::measure),
         (Name::Http, http::measure),
         (Name::Idle, idle::measure),
+        (Name::Intake, intake::measure),
     ];
     let benches: Vec<_> = benches.into_iter().filter(|(name, _)| wanted(*name)).collect();
     if benches.is_empty() {
