@@ -164,7 +164,7 @@ impl Worker for HealthWorker {
         self.look(state, now).await?;
         let period = self.board.period();
         // A look may come a little early.
-        let whole = self.told_at.is_none_or(|at| now - at >= period - LOOK / 10 || now < at);
+        let whole = self.told_at.is_none_or(|at| now - at + LOOK / 10 >= period || now < at);
         let due = self.board.due(now, whole);
         if whole {
             self.told_at = Some(now);

@@ -161,7 +161,7 @@ mod tests {
 
     fn line(second: u32, backend: &str, server: &str, status: u16) -> String {
         format!(
-            r#"{{"t":"01/Jan/1970:00:{:02}:{:02}.500","ft":"g","b":"{backend}","s":"{server}","Tq":0,"Tc":0,"Tt":10,"ST":{status},"tsc":"----","hr":"""#,
+            r#"{{"t":"01/Jan/1970:00:{:02}:{:02}.500","ft":"g","b":"{backend}","s":"{server}","Tq":0,"Tc":0,"Tt":10,"ST":{status},"tsc":"----","ac":1,"hr":"""#,
             second / 60,
             second % 60
         )
