@@ -8,6 +8,7 @@ mod docker_story;
 mod docs;
 mod faults;
 mod gateways;
+mod health;
 mod kills;
 mod rolling;
 mod simulation;

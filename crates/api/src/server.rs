@@ -153,6 +153,10 @@ async fn start(service: web::Data<Service>) -> Result<(), ServeError> {
         segue_workers::Settings {
             period: synchronisation.period.0,
             sla_period: settings.operation.sla.period.0,
+            windows: segue_workers::health::Windows {
+                health: settings.operation.health.measured(),
+                metrics: settings.operation.metrics.measured(),
+            },
             escalation_period: settings.operation.escalation.period.0,
             initial_delay: synchronisation.initial_delay.0,
             ready_for_deployment: synchronisation.timeout.ready_for_deployment.unless_zero(),

@@ -3,11 +3,13 @@
 //! Workers hold no truth: kill one between any two steps and its next turn converges. Drivers are the only doors to
 //! the outside. This crate knows no HTTP API.
 
+pub mod checks;
 pub mod containers;
 pub mod deployments;
 pub mod driver;
 pub mod escalation;
 pub mod gateways;
+pub mod health;
 pub mod routing;
 pub mod sla;
 mod supervisor;
@@ -25,6 +27,8 @@ pub struct Settings {
     pub period: Duration,
     /// How often SLAs are checked without cause; zero switches that off.
     pub sla_period: Duration,
+    /// Over what health and metrics are measured.
+    pub windows: health::Windows,
     /// How often escalation events are looked for without cause; zero switches that off.
     pub escalation_period: Duration,
     /// How long after the start the safety net begins.
@@ -48,6 +52,10 @@ impl Default for Settings {
         Self {
             period: Duration::from_secs(6),
             sla_period: Duration::from_secs(5),
+            windows: health::Windows {
+                health: Some(Duration::from_secs(30)),
+                metrics: Some(Duration::from_secs(30)),
+            },
             escalation_period: Duration::from_secs(5),
             initial_delay: Duration::from_secs(5),
             ready_for_deployment: Some(Duration::from_mins(10)),

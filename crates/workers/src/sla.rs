@@ -20,6 +20,9 @@ use time::{Duration, OffsetDateTime};
 /// What response times are tagged with: the interface's spelling, and the one of those who measured for the predecessor.
 const RESPONSE_TIME: [&str; 2] = ["metrics:responseTime", "metrics:response-time"];
 
+/// What is measured of a single route is tagged with.
+const ROUTES: &str = "routes";
+
 /// The worker that checks the SLAs of all clusters.
 pub struct SlaWorker {
     store: Store,
@@ -178,11 +181,23 @@ impl Subject<'_> {
             self.store.log().numbers(&Query { tags, kind: None, time }, "value")
         };
         // Those who measure write one of the tags or the other; an event with both is counted once.
-        let [one, other] = RESPONSE_TIME;
-        let (one, other, both) = (numbers(&[one])?, numbers(&[other])?, numbers(&RESPONSE_TIME)?);
-        let count = one.count + other.count - both.count;
+        let measured = |more: &[&str]| {
+            let [one, other] = RESPONSE_TIME;
+            let with = |tags: &[&str]| numbers(&[tags, more].concat());
+            let (one, other, both) = (with(&[one])?, with(&[other])?, with(&RESPONSE_TIME)?);
+            Ok::<_, ReadError>((
+                one.count + other.count - both.count,
+                one.sum + other.sum - both.sum,
+            ))
+        };
+        let ((all, sum), (of_routes, sum_of_routes)) = (measured(&[])?, measured(&[ROUTES])?);
+        // A route without traffic takes no time, which says nothing about the others.
+        let (count, sum) = match all - of_routes {
+            0 => (all, sum),
+            whole => (whole, sum - sum_of_routes),
+        };
         #[expect(clippy::cast_precision_loss, reason = "a count beyond 2^53 does not occur")]
-        let mean = (one.sum + other.sum - both.sum) / count as f64;
+        let mean = sum / count as f64;
         Ok((count > 0).then_some(mean))
     }
 

@@ -1,13 +1,16 @@
-//! Runs the workers: one for all gateways, one for each deployment, one each for SLAs and escalations, each woken by
-//! what concerns it.
+//! Runs the workers: one for all gateways, one for each deployment, one each for SLAs, escalations, health and checks of
+//! instances, each woken by what concerns it.
 //!
 //! A wake-up carries no work: a worker looks at everything again. A missed one costs at most one period.
 
 use crate::Settings;
+use crate::checks::{ChecksWorker, Results};
 use crate::containers::ContainerDriver;
 use crate::deployments::DeploymentWorker;
+use crate::driver::Changes;
 use crate::escalation::{self, EscalationWorker};
 use crate::gateways::GatewayDriver;
+use crate::health::{self, HealthWorker};
 use crate::routing::GatewaysWorker;
 use crate::sla::{self, SlaWorker};
 use crate::turn::{self, Worker};
@@ -33,6 +36,10 @@ const GATEWAYS: &str = "gateways";
 const SLA: &str = "sla";
 /// The worker that acts on escalation events.
 const ESCALATION: &str = "escalation";
+/// The worker that measures health and metrics.
+const HEALTH: &str = "health";
+/// The worker that checks instances.
+const CHECKS: &str = "checks";
 /// What the names of the workers of deployments begin with; also the tag of what concerns them.
 const DEPLOYMENT: &str = "deployments:";
 
@@ -45,7 +52,7 @@ pub struct Workers {
 /// How a worker is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkerStatus {
-    /// `gateways`, `sla`, `escalation`, or `deployments:<name>`.
+    /// `gateways`, `sla`, `escalation`, `health`, `checks`, or `deployments:<name>`.
     pub name: String,
     /// When it last finished a turn.
     pub last_turn: Option<OffsetDateTime>,
@@ -60,6 +67,8 @@ struct Shared {
     settings: Settings,
     cycles: Cycles,
     stopping: watch::Sender<bool>,
+    /// What checks of instances found.
+    checks: Arc<Results>,
     status: Mutex<BTreeMap<String, WorkerStatus>>,
 }
 
@@ -78,6 +87,7 @@ impl Workers {
             settings,
             cycles: Cycles::default(),
             stopping: watch::Sender::new(false),
+            checks: Arc::default(),
             status: Mutex::default(),
         });
         let supervisor = tokio::spawn(supervise(Arc::clone(&shared)));
@@ -133,6 +143,8 @@ impl Shared {
         let (cycle, period) = match name {
             SLA => (&self.cycles.sla, self.settings.sla_period),
             ESCALATION => (&self.cycles.escalation, self.settings.escalation_period),
+            // It says itself when it looks again.
+            HEALTH => (&self.cycles.synchronisation, Duration::ZERO),
             _ => (&self.cycles.synchronisation, self.settings.period),
         };
         (cycle.subscribe(), period)
@@ -144,7 +156,7 @@ async fn supervise(shared: Arc<Shared>) {
     let mut stopping = shared.stopping.subscribe();
     let from = shared.store.state().position();
     let mut crew = Crew::new(Arc::clone(&shared));
-    for name in [GATEWAYS, SLA, ESCALATION] {
+    for name in [GATEWAYS, SLA, ESCALATION, HEALTH, CHECKS] {
         crew.start(name, from, Duration::ZERO);
     }
     for name in known_deployments(&shared).await {
@@ -166,6 +178,7 @@ async fn supervise(shared: Arc<Shared>) {
                     // What has no fact leaves the state as it was, however many such events are posted.
                     if record.event.fact.is_some() {
                         crew.wake(GATEWAYS, record.position);
+                        crew.wake(CHECKS, record.position);
                         let tags = tags.as_slice();
                         for tag in tags.iter().filter(|tag| tag.starts_with(DEPLOYMENT)) {
                             crew.wake(tag, record.position);
@@ -181,7 +194,7 @@ async fn supervise(shared: Arc<Shared>) {
                     // What was recorded meanwhile is seen in the state.
                     let state = shared.store.state();
                     records = shared.store.subscribe(state.position());
-                    for name in [GATEWAYS, SLA, ESCALATION] {
+                    for name in [GATEWAYS, SLA, ESCALATION, CHECKS] {
                         crew.wake(name, state.position());
                     }
                     for name in state.deployments().keys() {
@@ -284,7 +297,15 @@ fn worker(shared: &Shared, name: &str) -> (Box<dyn Worker>, Vec<watch::Receiver<
     match name {
         SLA => return (Box::new(SlaWorker::new(shared.store.clone())), Vec::new()),
         ESCALATION => return (Box::new(EscalationWorker::new(shared.store.clone())), Vec::new()),
+        HEALTH => {
+            let (gateways, failing) = (Arc::clone(&shared.gateways), shared.checks.failing());
+            let worker = HealthWorker::new(gateways, settings.windows, failing);
+            return (Box::new(worker), Vec::new());
+        }
         _ => {}
+    }
+    if name == CHECKS {
+        return (Box::new(ChecksWorker::new(Arc::clone(&shared.checks))), Vec::new());
     }
     let Some(deployment) = name.strip_prefix(DEPLOYMENT) else {
         let worker = GatewaysWorker::new(Arc::clone(&shared.gateways), settings);
@@ -293,8 +314,10 @@ fn worker(shared: &Shared, name: &str) -> (Box<dyn Worker>, Vec<watch::Receiver<
     // The last digits of a fresh identifier are random.
     let suffixes = Box::new(|| Uuid::new_v4().simple().to_string()[20..].to_owned());
     let containers = shared.containers.clone();
-    let worker = DeploymentWorker::new(deployment.to_owned(), containers, settings, suffixes);
-    let changes = shared.containers.iter().map(|driver| driver.changes().subscribe()).collect();
+    let worker = DeploymentWorker::new(deployment.to_owned(), containers, settings, suffixes)
+        .held_back_by(Arc::clone(&shared.checks));
+    let drivers = shared.containers.iter().map(|driver| driver.changes());
+    let changes = drivers.chain([shared.checks.changes()]).map(Changes::subscribe).collect();
     (Box::new(worker), changes)
 }
 
@@ -372,6 +395,7 @@ async fn report_failure(shared: &Shared, worker: &dyn Worker, words: String, cor
         "worker:gateways" => "gateway_driver",
         "worker:sla" => "sla",
         "worker:escalation" => "escalation",
+        health::ACTOR => "health",
         _ => "container_driver",
     };
     let context = Context {

@@ -29,6 +29,8 @@ pub struct Turn {
     pub reports: Vec<Report>,
     /// The record that led to the reports, when that is another one than the one that woke the worker.
     pub cause: Option<Position>,
+    /// Whether no record led to the reports, but what happened outside.
+    pub without_cause: bool,
     /// When to look again, if nothing else happens.
     pub again_after: Option<Duration>,
 }
@@ -58,7 +60,7 @@ pub async fn take(
         let context = Context {
             now,
             actor: worker.actor(),
-            cause: Some(turn.cause.unwrap_or(cause)),
+            cause: (!turn.without_cause).then(|| turn.cause.unwrap_or(cause)),
             correlation: correlation.to_owned(),
         };
         let commands = turn.reports.iter().cloned().map(Command::Report).collect();

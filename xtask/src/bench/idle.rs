@@ -63,7 +63,7 @@ fn read(pid: u32, file: &str) -> Result<String> {
 }
 
 /// Time on a processor of all threads, living and ended.
-fn processor_time(pid: u32) -> Result<Duration> {
+pub(super) fn processor_time(pid: u32) -> Result<Duration> {
     let ticks = processor_ticks(&read(pid, "stat")?)?;
     let per_second = rustix::param::clock_ticks_per_second();
     Ok(Duration::from_millis(ticks * 1_000 / per_second))

@@ -5,6 +5,7 @@ mod deployments;
 mod events;
 mod http;
 mod idle;
+mod intake;
 mod routes;
 mod sight;
 mod throughput;
@@ -56,6 +57,8 @@ enum Name {
     Routes,
     /// Thousands of services, simulated: until they are deployed, and what they take when there is nothing to do.
     Deployments,
+    /// Processor time that taking in 20,000 requests a second costs.
+    Intake,
 }
 
 /// A measured value and its limit.
@@ -111,12 +114,13 @@ pub fn run(workspace: &Workspace, options: Options) -> Result<()> {
     if wanted(Name::Events) {
         events::in_process(workspace)?;
     }
-    let benches: [(Name, Containers, Measuring); 7] = [
+    let benches: [(Name, Containers, Measuring); 8] = [
         (Name::Events, Containers::Process, events::measure),
         (Name::Weights, Containers::Process, weights::measure),
         (Name::Throughput, Containers::Process, throughput::measure),
         (Name::Http, Containers::Process, http::measure),
         (Name::Idle, Containers::Process, idle::measure),
+        (Name::Intake, Containers::Process, intake::measure),
         (Name::Routes, Containers::Process, routes::measure),
         (Name::Deployments, Containers::Simulated, deployments::measure),
     ];

@@ -226,7 +226,16 @@ pub struct PeriodSettings {
 #[serde(deny_unknown_fields)]
 #[expect(missing_docs, reason = "every key is explained once, in the defaults")]
 pub struct WindowSettings {
+    pub enabled: bool,
     pub window: Interval,
+}
+
+impl WindowSettings {
+    /// Over what is measured; `None` is not at all.
+    pub fn measured(&self) -> Option<std::time::Duration> {
+        let seconds = self.window.0.as_secs().clamp(1, 600);
+        self.enabled.then(|| std::time::Duration::from_secs(seconds))
+    }
 }
 
 /// `operation.synchronisation.timeout`.

@@ -100,6 +100,11 @@ pub(super) fn notice(tags: &[&str], value: Value, context: &Context) -> Event {
     event("event", tags.iter().map(|tag| (*tag).to_owned()), value, None, context)
 }
 
+/// Something was measured.
+pub(super) fn measured(kind: &str, tags: Vec<String>, value: Value, context: &Context) -> Event {
+    event(kind, tags, value, None, context)
+}
+
 /// Something happened that belongs to no single artifact, and changes the state.
 pub(super) fn with_fact(
     kind: &str,

@@ -8,6 +8,7 @@ mod check;
 mod deploy;
 mod escalate;
 mod gateways;
+mod measure;
 mod merge;
 mod prepare;
 mod references;
@@ -18,6 +19,7 @@ mod undeploy;
 
 pub use archive::ServiceKey;
 pub use escalate::{DEESCALATE, Direction, ESCALATE, EscalationEvent, Verdict};
+pub use measure::{Measure, Measurement, Subject};
 pub use report::{Report, Routed, ServiceReport};
 
 use crate::artifact::value::ConfigurationValues;

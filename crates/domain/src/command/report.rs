@@ -6,6 +6,7 @@
 use super::archive::{self, ServiceKey, blank, gateway as gateway_event, notice, notification};
 use super::escalate::{self, EscalationEvent, Verdict};
 use super::gateways::Ports;
+use super::measure::{self, Measurement};
 use super::{Context, Rules, foresee};
 use crate::artifact::{
     ArtifactKey, GatewayName, Instance, Intention, Kind, Leaving, Phase, PhaseName, Service,
@@ -32,6 +33,8 @@ pub enum Report {
     Verdict(Verdict),
     /// An event asks for escalation.
     Escalation(EscalationEvent),
+    /// What was measured; one report, so that it is recorded as one.
+    Measured(Vec<Measurement>),
     /// Something failed that belongs to no single artifact.
     Failure {
         /// Which component, such as `container_driver`.
@@ -98,6 +101,7 @@ pub(super) fn decide(
         Report::Routed(routed) => about_gateways(state, routed, context, rules),
         Report::Verdict(verdict) => escalate::verdict(state, verdict, context),
         Report::Escalation(event) => escalate::escalation(state, event, context),
+        Report::Measured(measurements) => measure::decide(state, measurements, context),
         Report::Failure { component, words } => {
             vec![notice(&["info", &format!("{component}:ERROR")], notification(words), context)]
         }

@@ -12,7 +12,8 @@ mod tests;
 pub use plan::{Action, Desired, Unavailable, plan};
 
 use crate::Settings;
-use crate::containers::{ContainerDriver, ObservedInstance};
+use crate::checks::Results;
+use crate::containers::{Condition, ContainerDriver, ObservedInstance, Owner};
 use crate::driver::Error;
 use crate::turn::{Turn, Worker};
 use async_trait::async_trait;
@@ -39,6 +40,8 @@ pub struct DeploymentWorker {
     suffixes: Suffixes,
     /// When a service that failed may be tried again. Lost with the process, which then tries at once.
     pauses: Pauses,
+    /// What checks found; `None` where nothing is checked.
+    checks: Option<Arc<Results>>,
 }
 
 impl DeploymentWorker {
@@ -49,7 +52,14 @@ impl DeploymentWorker {
         settings: Settings,
         suffixes: Suffixes,
     ) -> Self {
-        Self { deployment, drivers, settings, suffixes, pauses: Pauses::default() }
+        let (pauses, checks) = (Pauses::default(), None);
+        Self { deployment, drivers, settings, suffixes, pauses, checks }
+    }
+
+    /// Lets new instances serve only once they passed their checks.
+    #[must_use]
+    pub fn held_back_by(self, checks: Arc<Results>) -> Self {
+        Self { checks: Some(checks), ..self }
     }
 
     fn plan(
@@ -125,7 +135,10 @@ impl Worker for DeploymentWorker {
     }
 
     async fn turn(&mut self, state: &State, now: OffsetDateTime) -> Result<Turn, Error> {
-        let (observed, unavailable) = observe(&self.drivers, &self.deployment).await;
+        let (mut observed, unavailable) = observe(&self.drivers, &self.deployment).await;
+        if let Some(checks) = &self.checks {
+            hold_back(state, &self.deployment, checks, &mut observed);
+        }
         let actions = self.plan(state, &observed, &unavailable, now);
         let mut turn = Turn::default();
         if !unavailable.is_empty() {
@@ -146,6 +159,34 @@ impl Worker for DeploymentWorker {
                 Ok(turn)
             }
             None => Ok(turn),
+        }
+    }
+}
+
+/// An instance that runs and does not serve yet is only starting while it did not pass its checks. One that serves goes
+/// on, whatever they find.
+fn hold_back(
+    state: &State,
+    deployment: &str,
+    checks: &Results,
+    observed: &mut [(usize, ObservedInstance)],
+) {
+    let Some(deployment) = state.deployment(deployment) else { return };
+    for (_, instance) in observed {
+        let Owner { cluster, service, .. } = &instance.owner;
+        let found = deployment.clusters.get(cluster);
+        let Some((cluster, service)) = found.zip(deployment.service(cluster, service)) else {
+            continue;
+        };
+        let mut known = service.instances.iter();
+        let serves = known.any(|known| known.name == instance.name && known.deployed);
+        if serves || instance.condition != Condition::Running {
+            continue;
+        }
+        let effective = cluster.effective_health_checks(service);
+        let asked = effective.iter().filter(|check| instance.ports.contains_key(&check.port));
+        if let Some(obstacle) = checks.obstacle(&instance.name, asked.count()) {
+            instance.condition = Condition::Starting(obstacle);
         }
     }
 }

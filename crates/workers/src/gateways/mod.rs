@@ -4,11 +4,16 @@
 
 pub mod haproxy;
 pub mod simulated;
+mod traffic;
+
+pub use traffic::{Count, Passage, Request, Times, Traffic};
 
 use crate::driver::{Changes, Error};
 use async_trait::async_trait;
 use segue_domain::artifact::{Condition, Rewrite, Sticky};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use time::OffsetDateTime;
 
 /// The door to one kind of proxy. Every call is idempotent and may be repeated after a crash.
 #[async_trait]
@@ -26,6 +31,10 @@ pub trait GatewayDriver: Send + Sync {
     /// Names of targets that still carry requests, among those that the last applied configuration drains or no
     /// longer holds.
     async fn busy(&self) -> Result<BTreeSet<String>, Error>;
+
+    /// The requests that ended in the last whole seconds before `now`, as many as `window` has; those of the last
+    /// moments may not be known yet.
+    async fn traffic(&self, now: OffsetDateTime, window: Duration) -> Result<Traffic, Error>;
 
     /// The configuration in the proxy's own language, as last applied.
     async fn text(&self) -> String;
@@ -100,6 +109,9 @@ pub struct RouteModel {
     pub rewrites: Vec<Rewrite>,
     /// Where requests go.
     pub targets: Vec<Target>,
+    /// Under what its requests are counted: the gateways and routes that stand on this way, those that were expanded
+    /// included. Where several ways lead to the same targets, what stands on any of them.
+    pub passages: BTreeSet<Passage>,
 }
 
 /// Where requests go in the end.

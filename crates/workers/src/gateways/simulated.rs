@@ -2,11 +2,13 @@
 //!
 //! It serves nothing and knows no clock and no randomness: what fails and who is busy is said by the test.
 
-use super::{Applied, Configuration, GatewayDriver};
+use super::{Applied, Configuration, GatewayDriver, Traffic};
 use crate::driver::{Changes, Error};
 use async_trait::async_trait;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use time::OffsetDateTime;
 
 /// A proxy that only remembers.
 #[derive(Debug, Default)]
@@ -25,12 +27,14 @@ struct State {
 /// How the simulated proxy behaves from now on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Behaviour {
-    /// What `ping`, `apply` and `busy` fail with, if they do.
+    /// What `ping`, `apply`, `busy` and `traffic` fail with, if they do.
     pub error: Option<Error>,
     /// Ports that another program has: gateways there are refused.
     pub ports_taken: BTreeSet<u16>,
     /// Targets that carry requests. Those that the applied configuration still serves are not told as busy.
     pub carrying: BTreeSet<String>,
+    /// The requests of every window.
+    pub traffic: Traffic,
 }
 
 impl SimulatedGateways {
@@ -117,6 +121,11 @@ impl GatewayDriver for SimulatedGateways {
         Ok(state.behaviour.carrying.iter().filter(counts).cloned().collect())
     }
 
+    async fn traffic(&self, _: OffsetDateTime, _: Duration) -> Result<Traffic, Error> {
+        let Behaviour { error, traffic, .. } = self.state().behaviour.clone();
+        error.map_or(Ok(traffic), Err)
+    }
+
     async fn text(&self) -> String {
         self.state().applied.as_ref().map_or_else(String::new, |applied| format!("{applied:#?}\n"))
     }
@@ -146,6 +155,7 @@ mod tests {
             balance: "default".into(),
             rewrites: Vec::new(),
             targets: vec![target],
+            passages: BTreeSet::new(),
         };
         let gateway = Frontend {
             conditions: Vec::new(),

@@ -3,7 +3,9 @@
 //! A route that leads to another gateway is expanded into that gateway's routes where nothing is lost by it, so that
 //! a request takes one hop.
 
-use crate::gateways::{Conditional, Configuration, Frontend, Protocol, RouteModel, Target};
+use crate::gateways::{
+    Conditional, Configuration, Frontend, Passage, Protocol, RouteModel, Target,
+};
 use segue_domain::artifact::{
     Condition, Gateway, GatewayName, Leaving, LookupClass, Percentage, PortType, RewriteReference,
     Route, RoutePath, lookup_name,
@@ -57,6 +59,7 @@ struct Leaf {
     share: Share,
     route: Route,
     targets: Vec<Target>,
+    passages: BTreeSet<Passage>,
 }
 
 fn frontend(state: &State, gateway: &Gateway) -> Frontend {
@@ -103,7 +106,11 @@ impl<'a> Expansion<'a> {
             let weight = route.weight.map_or(0, |weight| u64::from(weight.value()));
             all.wishes.extend(wishes.into_iter().filter(|_| weight > 0));
             all.wishes.extend(wish(path, route, &leaves));
-            let part = |leaf: Leaf| Leaf { share: leaf.share.times(weight), ..leaf };
+            let part = |mut leaf: Leaf| {
+                leaf.passages.insert(Passage::gateway(&gateway.name));
+                leaf.passages.insert(Passage::route(&gateway.name, path.as_str()));
+                Leaf { share: leaf.share.times(weight), ..leaf }
+            };
             all.leaves.extend(leaves.into_iter().map(part));
         }
         self.above.pop();
@@ -118,6 +125,7 @@ impl<'a> Expansion<'a> {
                 share: Share::whole(1),
                 route: route.clone(),
                 targets: targets(self.state, path),
+                passages: BTreeSet::new(),
             };
             return Ways { leaves: vec![leaf], wishes: Vec::new() };
         };
@@ -250,6 +258,7 @@ fn models(gateway: &str, leaves: Vec<Leaf>) -> Vec<RouteModel> {
     for leaf in leaves {
         if let Some(index) = by_path.get(&leaf.path) {
             merged[*index].share = merged[*index].share.plus(leaf.share);
+            merged[*index].passages.extend(leaf.passages);
         } else {
             by_path.insert(leaf.path.clone(), merged.len());
             merged.push(leaf);
@@ -274,6 +283,7 @@ fn models(gateway: &str, leaves: Vec<Leaf>) -> Vec<RouteModel> {
                 .filter_map(RewriteReference::into_inline)
                 .collect(),
             targets: leaf.targets,
+            passages: leaf.passages,
         }
     };
     merged.into_iter().zip(weights).map(model).collect()

@@ -9,8 +9,11 @@
 //! cycle it is in, at most 16 times the sum of the old weights, and until then windows are off by one or two requests.
 
 mod acl;
+mod attribution;
+mod intake;
 mod isolate;
 mod keeper;
+mod line;
 mod model;
 mod process;
 mod render;
@@ -19,13 +22,15 @@ mod socket;
 mod state;
 #[cfg(test)]
 mod tests;
+mod ways;
 
 pub use process::program_version;
 pub use render::TEMPLATE;
 
-use super::{Applied, Configuration, Frontend, GatewayDriver};
+use super::{Applied, Configuration, Frontend, GatewayDriver, Traffic};
 use crate::driver::{Changes, Error};
 use async_trait::async_trait;
+use intake::Intake;
 use isolate::Verdicts;
 use keeper::Keeper;
 use model::Model;
@@ -39,6 +44,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use time::OffsetDateTime;
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -91,6 +97,7 @@ pub struct HaproxyDriver {
     keeper: Keeper,
     sockets: Sockets,
     changes: Changes,
+    intake: Intake,
     state: Mutex<State>,
 }
 
@@ -135,7 +142,8 @@ impl HaproxyDriver {
         let keeper = Keeper::new(Arc::clone(&process), changes.clone());
         let state =
             Mutex::new(State { names, model: None, verdicts: Verdicts::default(), watched: None });
-        Ok(Self { settings, process, keeper, sockets, changes, state })
+        let intake = Intake::new(settings.hard_stop_after);
+        Ok(Self { settings, process, keeper, sockets, changes, intake, state })
     }
 
     /// Ends HAProxy, and with it all traffic.
@@ -174,6 +182,14 @@ impl HaproxyDriver {
             state.watched = Some((identity, Process::watch(identity, self.changes.clone())?));
         }
         Ok(())
+    }
+
+    /// How many lines about requests could not be taken, or not be read; as far as is known.
+    async fn lost(&self) -> u64 {
+        let answer = self.sockets.ask(socket::WORKER, "show info").await.unwrap_or_default();
+        let dropped = answer.lines().find_map(|line| line.strip_prefix("DroppedLogs: "));
+        let dropped = dropped.and_then(|number| number.trim().parse::<u64>().ok());
+        dropped.unwrap_or(0) + self.intake.unread()
     }
 
     /// Brings the running worker to `model` through its socket. Says whether anything changed, or `None` when it did
@@ -418,6 +434,9 @@ impl GatewayDriver for HaproxyDriver {
         let virtual_hosts_port = self.virtual_hosts_port(&ours, &mut applied.refused);
         let model = Model::of(&usable, self.settings.bind_address, virtual_hosts_port);
         let new = self.rendered(&model);
+        // What is taken in before it has a name is not counted.
+        self.intake.name(attribution::ways(&model, &usable));
+        self.intake.follow(&self.process.directory)?;
         self.remember(&mut state, &configuration);
         let adjusted = match &observed {
             Some(observed) if observed.structure == new.structure => {
@@ -464,6 +483,13 @@ impl GatewayDriver for HaproxyDriver {
             .collect();
         state.names.retain(|lookup, _| known.contains(lookup));
         Ok(busy)
+    }
+
+    async fn traffic(&self, now: OffsetDateTime, window: Duration) -> Result<Traffic, Error> {
+        let counts = self.intake.counts(now, window);
+        // Nothing is lost where nothing comes.
+        let lost = if counts.is_empty() { 0 } else { self.lost().await };
+        Ok(Traffic { counts, lost })
     }
 
     async fn text(&self) -> String {

@@ -117,12 +117,16 @@ impl Process {
         let log = OpenOptions::new().create(true).append(true).open(self.directory.join(LOG_FILE));
         let log = log.map_err(|error| self.failed("open the log of", &error))?;
         log.set_len(0).map_err(|error| self.failed("empty the log of", &error))?;
+        let told = super::intake::open(&self.directory)
+            .map_err(|error| self.failed("make a pipe for", &error))?;
         let child = Command::new(&self.program)
             .args(["-W", "-S", "unix@master.sock,mode,600", "-f", CONFIGURATION_FILE])
             .current_dir(&self.directory)
             .env_clear()
+            // Times in the lines about requests.
+            .env("TZ", "UTC0")
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
+            .stdout(told)
             .stderr(log)
             .process_group(0)
             .spawn()

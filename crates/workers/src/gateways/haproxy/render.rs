@@ -14,6 +14,9 @@ use sha1::{Digest, Sha1};
 /// The template of the text, in the language of `minijinja`.
 pub const TEMPLATE: &str = include_str!("haproxy.cfg.jinja");
 
+/// The longest line about a request, so that the system takes it in one piece; the rest of a longer one is cut off.
+const LINE_BYTES_MAX: usize = 4000;
+
 /// What the text holds beside the model.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Base {
@@ -45,6 +48,7 @@ fn text(model: &Model, base: &Base, structure: &str) -> String {
         base: &'a Base,
         model: &'a Model,
         structure: &'a str,
+        line_bytes_max: usize,
     }
     let mut environment = Environment::new();
     let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
@@ -55,7 +59,7 @@ fn text(model: &Model, base: &Base, structure: &str) -> String {
         .render_named_str(
             "haproxy.cfg",
             TEMPLATE,
-            Value::from(Serde(Context { base, model, structure })),
+            Value::from(Serde(Context { base, model, structure, line_bytes_max: LINE_BYTES_MAX })),
         )
         .expect("the template is embedded and tested, and all its values are given")
 }

@@ -1,7 +1,7 @@
 //! A real HAProxy before real, small HTTP services.
 
 use super::*;
-use crate::gateways::{Protocol, RouteModel, Target};
+use crate::gateways::{Passage, Protocol, RouteModel, Target};
 use segue_domain::artifact::{Rewrite, Sticky};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -12,6 +12,7 @@ use tokio::net::TcpStream;
 
 mod conditions;
 mod laws;
+mod requests;
 mod traffic;
 
 /// A driver with a directory of its own, whose HAProxy ends with the test, also with one that fails.
@@ -220,6 +221,7 @@ fn route(name: &str, weight: u32, targets: &[Target]) -> RouteModel {
         balance: "default".to_owned(),
         rewrites: Vec::new(),
         targets: targets.to_vec(),
+        passages: BTreeSet::from([Passage::route("g", name)]),
     }
 }
 

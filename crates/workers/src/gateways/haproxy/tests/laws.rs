@@ -84,7 +84,8 @@ async fn one_level_is_rendered_as_one_backend() {
     shop.routes[0].lookup_name = "ra".into();
     shop.routes[1].lookup_name = "rb".into();
     let rendered = rendered(&stage.driver, &[shop.clone()]);
-    let (_, tail) = rendered.files.text.split_once("frontend virtual_hosts").unwrap();
+    let (_, tail) =
+        rendered.files.text.split_once("frontend virtual_hosts from http_gateways").unwrap();
     let expected = include_str!("one_level.cfg");
     assert_eq!(tail.trim(), expected.trim(), "{tail}");
     shop.routes[0].weight = 60;

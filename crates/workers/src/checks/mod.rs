@@ -1,0 +1,153 @@
+//! Checks instances as their services ask for it (documents, 2.6): a request or a connection, again and again.
+//!
+//! What it finds has two readers: the worker of a deployment lets new instances serve only when they passed, and
+//! health counts those that fail. Nothing of it is in the log; a restart checks anew, and what served before goes on.
+
+mod probe;
+mod results;
+#[cfg(test)]
+mod tests;
+
+pub use results::Results;
+
+use crate::driver::Error;
+use crate::turn::{Turn, Worker};
+use async_trait::async_trait;
+use segue_domain::artifact::{HealthCheck, Instance, Leaving};
+use segue_domain::state::State;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use time::OffsetDateTime;
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+
+/// How many checks are under way at a time; more wait.
+const PROBES_MAX: usize = 100;
+/// Checks are not repeated faster than this, whatever they ask for.
+const INTERVAL_MIN: Duration = Duration::from_secs(1);
+
+/// One check of one instance.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Check {
+    /// The instance.
+    pub instance: String,
+    host: String,
+    port: u16,
+    protocol: Protocol,
+    initial_delay: Duration,
+    timeout: Duration,
+    interval: Duration,
+    /// How many failures in a row are a failure of the instance; 0 is none ever.
+    failures: u32,
+}
+
+/// What is asked of an instance.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Protocol {
+    /// An answer to a request for this path, with a status from 200 to 399.
+    Http(String),
+    /// A connection.
+    Tcp,
+}
+
+/// Keeps one task for each check. It holds nothing that the state does not say.
+pub struct ChecksWorker {
+    results: Arc<Results>,
+    permits: Arc<Semaphore>,
+    running: BTreeMap<Check, JoinHandle<()>>,
+}
+
+impl ChecksWorker {
+    /// A worker that writes down what it finds in `results`.
+    pub fn new(results: Arc<Results>) -> Self {
+        Self { results, permits: Arc::new(Semaphore::new(PROBES_MAX)), running: BTreeMap::new() }
+    }
+}
+
+impl Drop for ChecksWorker {
+    fn drop(&mut self) {
+        self.running.values().for_each(JoinHandle::abort);
+    }
+}
+
+#[async_trait]
+impl Worker for ChecksWorker {
+    fn actor(&self) -> String {
+        "worker:checks".to_owned()
+    }
+
+    async fn turn(&mut self, state: &State, _: OffsetDateTime) -> Result<Turn, Error> {
+        let wanted = checks(state);
+        self.running.retain(|check, task| {
+            let stays = wanted.contains(check);
+            if !stays {
+                task.abort();
+            }
+            stays
+        });
+        self.results.expect(&wanted);
+        for check in wanted {
+            let (results, permits) = (Arc::clone(&self.results), Arc::clone(&self.permits));
+            self.running
+                .entry(check)
+                .or_insert_with_key(|check| tokio::spawn(repeat(check.clone(), results, permits)));
+        }
+        Ok(Turn::default())
+    }
+}
+
+/// What is to be checked: every instance that stays and whose ports are known, by the effective checks of its service.
+fn checks(state: &State) -> Vec<Check> {
+    let mut checks = Vec::new();
+    for stored in state.deployments().values() {
+        for cluster in stored.artifact.clusters.values() {
+            for service in cluster.services.iter().filter(|service| !service.is_undeploying()) {
+                let effective = cluster.effective_health_checks(service);
+                let staying =
+                    service.instances.iter().filter(|instance| instance.leaving == Leaving::No);
+                for instance in staying {
+                    checks.extend(effective.iter().filter_map(|check| Check::of(instance, check)));
+                }
+            }
+        }
+    }
+    checks.sort();
+    checks.dedup();
+    checks
+}
+
+impl Check {
+    fn of(instance: &Instance, check: &HealthCheck) -> Option<Self> {
+        let seconds = |seconds: u32| Duration::from_secs(seconds.into());
+        let is_tcp = check.protocol.eq_ignore_ascii_case("tcp");
+        Some(Self {
+            instance: instance.name.clone(),
+            host: if instance.host.is_empty() {
+                "127.0.0.1".to_owned()
+            } else {
+                instance.host.clone()
+            },
+            port: *instance.ports.get(&check.port)?,
+            protocol: if is_tcp { Protocol::Tcp } else { Protocol::Http(check.path.clone()) },
+            initial_delay: seconds(check.initial_delay_seconds),
+            timeout: seconds(check.timeout_seconds).max(INTERVAL_MIN),
+            interval: seconds(check.interval_seconds).max(INTERVAL_MIN),
+            failures: check.failures,
+        })
+    }
+}
+
+/// Goes on until the task is aborted.
+async fn repeat(check: Check, results: Arc<Results>, permits: Arc<Semaphore>) {
+    tokio::time::sleep(check.initial_delay).await;
+    loop {
+        let found = {
+            // The semaphore is never closed.
+            let _permit = permits.acquire().await;
+            probe::probe(&check).await
+        };
+        results.note(&check, found);
+        tokio::time::sleep(check.interval).await;
+    }
+}

@@ -1,0 +1,211 @@
+//! What is to be told of what was measured, and when (runtime, section 14): what changed once in a period, what must not
+//! wait at once, and what stays the same just often enough that an answer is never older than its window.
+//!
+//! Pure. Whoever asks for something finds what is more specific, too, and takes the newest: so what is less specific is
+//! told again, behind it.
+
+use super::measure::{Measured, is_told_when_busy};
+use super::{PERIOD, Windows};
+use segue_domain::command::{Measure, Measurement, ServiceKey, Subject};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use time::OffsetDateTime;
+
+/// How many changes are told in a period; of more, those first that waited longest.
+const CHANGES_MAX: usize = 2_000;
+/// How many values are told again in a period. With more than three times as many that never change, each is told later
+/// than its window asks for.
+const REFRESHES_MAX: usize = 200;
+/// How often allocation is told that stays the same; nobody asks for its newest.
+const ALLOCATION_REFRESH: Duration = Duration::from_mins(5);
+
+type Key = (Subject, Measure);
+
+/// When what is told.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rhythm {
+    period: Duration,
+    health_refresh: Duration,
+    metrics_refresh: Duration,
+}
+
+/// All values, with what was told of them.
+#[derive(Debug)]
+pub(super) struct Board {
+    rhythm: Rhythm,
+    entries: BTreeMap<Key, Entry>,
+    /// What was measured since it was last asked what is due.
+    touched: BTreeSet<Key>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    value: Value,
+    told: Option<(Value, OffsetDateTime)>,
+}
+
+/// Why something is told.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Due {
+    /// It went to, or from, where somebody has to look.
+    Crossed,
+    /// It changed, or is new.
+    Changed,
+    /// It is about to be too old.
+    Refresh,
+}
+
+impl Rhythm {
+    /// The rhythm that keeps answers within `windows`.
+    pub(super) fn of(windows: Windows) -> Self {
+        let half = |window: Option<Duration>| window.map_or(Duration::MAX, |window| window / 2);
+        let (health_refresh, metrics_refresh) = (half(windows.health), half(windows.metrics));
+        let period = PERIOD.min(health_refresh).min(metrics_refresh).max(super::LOOK);
+        Self { period, health_refresh, metrics_refresh }
+    }
+
+    fn refresh(self, measure: Measure) -> Duration {
+        match measure {
+            Measure::Health => self.health_refresh,
+            Measure::Metric(_) => self.metrics_refresh,
+            Measure::Allocation => ALLOCATION_REFRESH,
+        }
+    }
+}
+
+impl Board {
+    pub(super) fn new(rhythm: Rhythm) -> Self {
+        Self { rhythm, entries: BTreeMap::new(), touched: BTreeSet::new() }
+    }
+
+    /// How often changes are told.
+    pub(super) fn period(&self) -> Duration {
+        self.rhythm.period
+    }
+
+    /// Everything was measured; what is not among it is gone.
+    pub(super) fn replace(&mut self, measured: Measured) {
+        let told_when_busy = |(_, measure): &Key| is_told_when_busy(*measure);
+        let subjects: BTreeSet<Subject> =
+            measured.keys().map(|(subject, _)| subject.clone()).collect();
+        self.entries.retain(|key, _| {
+            measured.contains_key(key) || told_when_busy(key) && subjects.contains(&key.0)
+        });
+        self.update(measured);
+    }
+
+    /// Something was measured.
+    pub(super) fn update(&mut self, measured: Measured) {
+        self.calm(&measured);
+        for (key, value) in measured {
+            self.touched.insert(key.clone());
+            match self.entries.get_mut(&key) {
+                Some(entry) => entry.value = value,
+                None => drop(self.entries.insert(key, Entry { value, told: None })),
+            }
+        }
+    }
+
+    /// What is told only of busy gateways is 0 of those that were measured and are not.
+    fn calm(&mut self, measured: &Measured) {
+        let calm = self.entries.iter_mut().filter(|((subject, measure), _)| {
+            is_told_when_busy(*measure)
+                && measured.contains_key(&(subject.clone(), Measure::Metric("rate")))
+                && !measured.contains_key(&(subject.clone(), *measure))
+        });
+        for (key, entry) in calm {
+            entry.value = Value::from(0);
+            self.touched.insert(key.clone());
+        }
+    }
+
+    /// What is to be told now, and counts as told. `whole` rounds look at everything, others at what cannot wait.
+    pub(super) fn due(&mut self, now: OffsetDateTime, whole: bool) -> Vec<Measurement> {
+        let touched = std::mem::take(&mut self.touched);
+        let mut due: Vec<(Due, Option<OffsetDateTime>, &Key)> = if whole {
+            let all = self.entries.iter();
+            all.filter_map(|(key, entry)| self.is_due(key, entry, now)).collect()
+        } else {
+            let some = touched.iter().filter_map(|key| self.entries.get_key_value(key));
+            let some = some.filter_map(|(key, entry)| self.is_due(key, entry, now));
+            some.filter(|(due, told, _)| *due == Due::Crossed || told.is_none()).collect()
+        };
+        due.sort();
+        let (mut changes, mut refreshes) = (0, 0);
+        due.retain(|(due, _, _)| match due {
+            Due::Crossed => true,
+            Due::Changed => {
+                changes += 1;
+                changes <= CHANGES_MAX
+            }
+            Due::Refresh => {
+                refreshes += 1;
+                refreshes <= REFRESHES_MAX
+            }
+        });
+        let mut keys = BTreeSet::new();
+        for (_, _, (subject, measure)) in due {
+            let whole = std::iter::successors(Some(subject.clone()), around);
+            keys.extend(whole.map(|subject| (generality(&subject), subject, *measure)));
+        }
+        let told = keys.into_iter().filter_map(|(_, subject, measure)| {
+            let entry = self.entries.get_mut(&(subject.clone(), measure))?;
+            entry.told = Some((entry.value.clone(), now));
+            Some(Measurement { subject, measure, value: entry.value.clone() })
+        });
+        told.collect()
+    }
+
+    fn is_due<'k>(
+        &self,
+        key: &'k Key,
+        entry: &Entry,
+        now: OffsetDateTime,
+    ) -> Option<(Due, Option<OffsetDateTime>, &'k Key)> {
+        let is_nothing = is_told_when_busy(key.1) && entry.value == 0;
+        let Some((told, at)) = &entry.told else {
+            return (!is_nothing).then_some((Due::Changed, None, key));
+        };
+        let due = if *told == entry.value {
+            let old = now - *at >= self.rhythm.refresh(key.1);
+            (old && !is_nothing).then_some(Due::Refresh)?
+        } else if crosses(key.1, told, &entry.value) {
+            Due::Crossed
+        } else {
+            Due::Changed
+        };
+        Some((due, Some(*at), key))
+    }
+}
+
+/// Whether somebody has to hear of it at once: health that was, or is, whole or nothing, and traffic that begins or ends.
+fn crosses(measure: Measure, from: &Value, to: &Value) -> bool {
+    let limits: &[i64] = match measure {
+        Measure::Health => &[0, 1],
+        Measure::Metric(_) => &[0],
+        Measure::Allocation => return true,
+    };
+    limits.iter().any(|limit| from == limit || to == limit)
+}
+
+/// What `subject` is a part of, and what is asked for with some of its tags only.
+fn around(subject: &Subject) -> Option<Subject> {
+    match subject {
+        Subject::Route { gateway, .. } => Some(Subject::Gateway(gateway.clone())),
+        Subject::Service(ServiceKey { deployment, cluster, .. }) => {
+            Some(Subject::Cluster { deployment: deployment.clone(), cluster: cluster.clone() })
+        }
+        Subject::Cluster { deployment, .. } => Some(Subject::Deployment(deployment.clone())),
+        Subject::Gateway(_) | Subject::Deployment(_) => None,
+    }
+}
+
+/// The order in which subjects are told.
+fn generality(subject: &Subject) -> u8 {
+    match subject {
+        Subject::Route { .. } | Subject::Service(_) => 0,
+        Subject::Cluster { .. } => 1,
+        Subject::Gateway(_) | Subject::Deployment(_) => 2,
+    }
+}

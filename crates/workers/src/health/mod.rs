@@ -1,0 +1,177 @@
+//! Tells how gateways, routes, services, clusters and deployments are: events of type `health`, `metrics` and
+//! `allocation` (runtime, section 14).
+//!
+//! What is measured comes from the gateways' traffic and from the checks of instances. It looks every second, tells
+//! what cannot wait, and everything else once in a period; see [`board`].
+
+mod board;
+mod measure;
+#[cfg(test)]
+mod tests;
+
+use crate::driver::Error;
+use crate::gateways::{GatewayDriver, Traffic};
+use crate::turn::{Turn, Worker};
+use async_trait::async_trait;
+use board::{Board, Rhythm};
+use measure::{Measured, Scope};
+use segue_domain::command::Report;
+use segue_domain::state::State;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+use time::OffsetDateTime;
+use tokio::sync::watch;
+
+/// How often it is looked.
+const LOOK: Duration = Duration::from_secs(1);
+/// How often what changed is told; with short windows more often.
+const PERIOD: Duration = Duration::from_secs(5);
+
+/// Requests that were lost are worth a word when they are more than one in so many.
+const LOST_SHARE: u64 = 100;
+
+/// Who appends what was measured, as records say it.
+pub const ACTOR: &str = "worker:health";
+
+/// Over what is measured; `None` is not at all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Windows {
+    /// Health.
+    pub health: Option<Duration>,
+    /// Metrics, and with them allocation.
+    pub metrics: Option<Duration>,
+}
+
+/// Names of instances that fail their checks.
+pub type Failing = BTreeSet<String>;
+
+/// The worker that measures. What it told last is lost with the process, which then tells everything once more.
+pub struct HealthWorker {
+    gateways: Arc<dyn GatewayDriver>,
+    windows: Windows,
+    failing: watch::Receiver<Failing>,
+    board: Board,
+    /// The state that the board was made of.
+    seen: Option<State>,
+    /// Gateways that the board shows with traffic.
+    busy: BTreeSet<String>,
+    told_at: Option<OffsetDateTime>,
+    lost: u64,
+}
+
+impl HealthWorker {
+    /// A worker that counts what comes through `gateways`, and instances that are `failing`.
+    pub fn new(
+        gateways: Arc<dyn GatewayDriver>,
+        windows: Windows,
+        failing: watch::Receiver<Failing>,
+    ) -> Self {
+        let rhythm = Rhythm::of(windows);
+        Self {
+            gateways,
+            windows,
+            failing,
+            board: Board::new(rhythm),
+            seen: None,
+            busy: BTreeSet::new(),
+            told_at: None,
+            lost: 0,
+        }
+    }
+
+    /// Brings the board up to date with `state` and what came through the gateways.
+    async fn look(&mut self, state: &State, now: OffsetDateTime) -> Result<(), Error> {
+        let health = self.traffic(self.windows.health, now).await?;
+        let metrics = if self.windows.metrics == self.windows.health {
+            health.clone()
+        } else {
+            self.traffic(self.windows.metrics, now).await?
+        };
+        self.note_lost(if metrics.lost > health.lost { &metrics } else { &health });
+        let busy: BTreeSet<String> = health
+            .counts
+            .keys()
+            .chain(metrics.counts.keys())
+            .map(|passage| passage.gateway.clone())
+            .collect();
+        let checks_changed = self.failing.has_changed().unwrap_or(false);
+        let failing = self.failing.borrow_and_update().clone();
+        let unchanged = self.seen.as_ref().is_some_and(|seen| {
+            seen.gateways().ptr_eq(state.gateways())
+                && seen.deployments().ptr_eq(state.deployments())
+        });
+        let scope = Scope {
+            state,
+            windows: self.windows,
+            health: &health,
+            metrics: &metrics,
+            failing: &failing,
+        };
+        if unchanged && !checks_changed {
+            // Everything else stays as it is, of however many services.
+            let touched: BTreeSet<&String> = busy.union(&self.busy).collect();
+            let mut measured = Measured::new();
+            for gateway in touched {
+                scope.measure_around(gateway, &mut measured);
+            }
+            self.board.update(measured);
+        } else {
+            self.board.replace(scope.measure());
+            self.seen = Some(state.clone());
+        }
+        self.busy = busy;
+        Ok(())
+    }
+
+    async fn traffic(
+        &self,
+        window: Option<Duration>,
+        now: OffsetDateTime,
+    ) -> Result<Traffic, Error> {
+        match window {
+            Some(window) => self.gateways.traffic(now, window).await,
+            None => Ok(Traffic::default()),
+        }
+    }
+
+    /// What nobody counted makes rates too low; when it is much, who looks for the reason finds it in the service's log.
+    fn note_lost(&mut self, traffic: &Traffic) {
+        let gateways = traffic.counts.iter().filter(|(passage, _)| passage.route.is_none());
+        let counted: u64 = gateways.map(|(_, count)| count.requests).sum();
+        let more = traffic.lost.saturating_sub(self.lost);
+        if more * LOST_SHARE > counted {
+            tracing::warn!(
+                "{more} requests are not counted: the proxy could not tell of them in time"
+            );
+        }
+        self.lost = traffic.lost;
+    }
+}
+
+#[async_trait]
+impl Worker for HealthWorker {
+    fn actor(&self) -> String {
+        ACTOR.to_owned()
+    }
+
+    async fn turn(&mut self, state: &State, now: OffsetDateTime) -> Result<Turn, Error> {
+        let mut turn = Turn { without_cause: true, ..Turn::default() };
+        if self.windows == Windows::default() {
+            return Ok(turn);
+        }
+        turn.look_again(LOOK);
+        self.look(state, now).await?;
+        let period = self.board.period();
+        // A look may come a little early.
+        let whole = self.told_at.is_none_or(|at| now - at + LOOK / 10 >= period || now < at);
+        let due = self.board.due(now, whole);
+        if whole {
+            self.told_at = Some(now);
+        }
+        if !due.is_empty() {
+            turn.reports.push(Report::Measured(due));
+        }
+        Ok(turn)
+    }
+}
