@@ -33,10 +33,10 @@ int fsync(int file) { return synced("fsync", file); }
 /// The shim as a library in `folder`.
 fn shim(folder: &Path) -> PathBuf {
     let (source, library) = (folder.join("shim.c"), folder.join("shim.so"));
-    fs::write(&source, SHIM).unwrap();
-    let mut compiler = Command::new("cc");
-    compiler.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).arg("-ldl");
-    let compiled = compiler.output().expect("there is a C compiler");
+    fs::write(&source, SHIM).expect("the folder can be written");
+    let mut cc = Command::new("cc");
+    cc.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).arg("-ldl");
+    let compiled = cc.output().expect("there is a C compiler");
     assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
     library
 }
