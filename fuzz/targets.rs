@@ -78,7 +78,9 @@ fn operands<'a>(expression: &'a Expression, found: &mut Vec<&'a Operand>) {
         Expression::Operand(_) => {}
         Expression::Not(inner) => operands(inner, found),
         Expression::And(parts) | Expression::Or(parts) => {
-            parts.iter().for_each(|part| operands(part, found));
+            for part in parts {
+                operands(part, found);
+            }
         }
     }
 }

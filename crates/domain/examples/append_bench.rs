@@ -56,7 +56,7 @@ fn measure(directory: &Path, duration: Duration) -> Result<(), Box<dyn Error>> {
     }
     let change = |writer: u32| (vec![changed(writer)], Expect::Any);
     let expecting = |writer: u32| {
-        let key = ArtifactKey::new(Kind::Scale, &format!("s{writer}"));
+        let key = ArtifactKey::new(Kind::Scale, format!("s{writer}"));
         let revision = log.revision(&key);
         (vec![changed(writer)], Expect::Revisions(vec![(key, revision)]))
     };

@@ -86,3 +86,28 @@ async fn metrics_are_the_newest_events_that_carry_all_tags() {
     check("deployments/d/clusters/c/ports/q/rate", None).await;
     segue.stop().await;
 }
+
+/// What was measured stands as long as nothing else is told, also when that was before the window.
+#[tokio::test]
+async fn what_was_measured_stands() {
+    let window = ("operation.health.window", json!("1 s"));
+    let segue = Running::with(&[window]).await;
+    let gateway = "{name: g, port: 9050, routes: {'[127.0.0.1:1]': {}}}";
+    assert_eq!(segue.post("/api/v1/gateways", gateway).await.status, 201);
+    let is_old = |event: &Value| {
+        let timestamp = event["timestamp"].as_str().unwrap_or_default();
+        OffsetDateTime::parse(timestamp, &Rfc3339)
+            .is_ok_and(|at| OffsetDateTime::now_utc() - at > time::Duration::milliseconds(1500))
+    };
+    let answer = segue
+        .wait("/api/v1/health/gateways/g", |answer| answer.status == 200 && is_old(&answer.json()))
+        .await;
+    assert_eq!(answer.json()["value"], json!(1));
+    // What others post does not.
+    post(&segue, &["gateways:g", "health"], json!(0.5), 3).await;
+    assert_eq!(segue.get("/api/v1/health/gateways/g").await.json()["value"], json!(1));
+    assert_eq!(segue.delete("/api/v1/gateways/g", "").await.status, 204);
+    let gone = segue.get("/api/v1/health/gateways/g").await;
+    assert_eq!(gone.problem(), (404, "not-found".to_owned()));
+    segue.stop().await;
+}

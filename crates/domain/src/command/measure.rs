@@ -79,7 +79,8 @@ impl Subject {
         }
     }
 
-    fn exists(&self, state: &State) -> bool {
+    /// Whether it is there.
+    pub fn exists(&self, state: &State) -> bool {
         match self {
             Subject::Gateway(name) => state.gateway(name).is_some(),
             Subject::Route { gateway, path } => state

@@ -1,5 +1,5 @@
 //! What is to be told of what was measured, and when (runtime, section 14): what changed once in a period, what must not
-//! wait at once, and what stays the same just often enough that an answer is never older than its window.
+//! wait at once, and what stays the same now and then, since what was told last stands.
 //!
 //! Pure. Whoever asks for something finds what is more specific, too, and takes the newest: so what is less specific is
 //! told again, behind it.
@@ -14,11 +14,10 @@ use time::OffsetDateTime;
 
 /// How many changes are told in a period; of more, those first that waited longest.
 const CHANGES_MAX: usize = 2_000;
-/// How many values are told again in a period. With more than three times as many that never change, each is told later
-/// than its window asks for.
-const REFRESHES_MAX: usize = 200;
-/// How often allocation is told that stays the same; nobody asks for its newest.
-const ALLOCATION_REFRESH: Duration = Duration::from_mins(5);
+/// How often what stays the same is told again, for those who read the log by time.
+const REFRESH: Duration = Duration::from_mins(5);
+/// How many values are told again in a period, beside those that SLAs are checked against.
+const REFRESHES_MAX: usize = 50;
 
 type Key = (Subject, Measure);
 
@@ -26,8 +25,8 @@ type Key = (Subject, Measure);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rhythm {
     period: Duration,
-    health_refresh: Duration,
-    metrics_refresh: Duration,
+    /// How often metrics of gateways are told that SLAs are checked against: without data nothing follows from an SLA.
+    watched: Duration,
 }
 
 /// All values, with what was told of them.
@@ -35,6 +34,8 @@ pub(super) struct Rhythm {
 pub(super) struct Board {
     rhythm: Rhythm,
     entries: BTreeMap<Key, Entry>,
+    /// The gateways of clusters with an SLA.
+    watched: BTreeSet<String>,
     /// What was measured since it was last asked what is due.
     touched: BTreeSet<Key>,
 }
@@ -52,31 +53,26 @@ enum Due {
     Crossed,
     /// It changed, or is new.
     Changed,
-    /// It is about to be too old.
+    /// It is about to be too old for an SLA.
+    Watched,
+    /// It was not told for long.
     Refresh,
 }
 
 impl Rhythm {
-    /// The rhythm that keeps answers within `windows`.
+    /// The rhythm for what is measured over `windows`.
     pub(super) fn of(windows: Windows) -> Self {
         let half = |window: Option<Duration>| window.map_or(Duration::MAX, |window| window / 2);
-        let (health_refresh, metrics_refresh) = (half(windows.health), half(windows.metrics));
-        let period = PERIOD.min(health_refresh).min(metrics_refresh).max(super::LOOK);
-        Self { period, health_refresh, metrics_refresh }
-    }
-
-    fn refresh(self, measure: Measure) -> Duration {
-        match measure {
-            Measure::Health => self.health_refresh,
-            Measure::Metric(_) => self.metrics_refresh,
-            Measure::Allocation => ALLOCATION_REFRESH,
-        }
+        let watched = half(windows.metrics);
+        let period = PERIOD.min(half(windows.health)).min(watched).max(super::LOOK);
+        Self { period, watched }
     }
 }
 
 impl Board {
     pub(super) fn new(rhythm: Rhythm) -> Self {
-        Self { rhythm, entries: BTreeMap::new(), touched: BTreeSet::new() }
+        let (entries, watched) = (BTreeMap::new(), BTreeSet::new());
+        Self { rhythm, entries, watched, touched: BTreeSet::new() }
     }
 
     /// How often changes are told.
@@ -84,8 +80,9 @@ impl Board {
         self.rhythm.period
     }
 
-    /// Everything was measured; what is not among it is gone.
-    pub(super) fn replace(&mut self, measured: Measured) {
+    /// Everything was measured; what is not among it is gone. SLAs are checked against the `watched` gateways.
+    pub(super) fn replace(&mut self, measured: Measured, watched: BTreeSet<String>) {
+        self.watched = watched;
         let told_when_busy = |(_, measure): &Key| is_told_when_busy(*measure);
         let subjects: BTreeSet<Subject> =
             measured.keys().map(|(subject, _)| subject.clone()).collect();
@@ -134,7 +131,7 @@ impl Board {
         due.sort();
         let (mut changes, mut refreshes) = (0, 0);
         due.retain(|(due, _, _)| match due {
-            Due::Crossed => true,
+            Due::Crossed | Due::Watched => true,
             Due::Changed => {
                 changes += 1;
                 changes <= CHANGES_MAX
@@ -168,14 +165,24 @@ impl Board {
             return (!is_nothing).then_some((Due::Changed, None, key));
         };
         let due = if *told == entry.value {
-            let old = now - *at >= self.rhythm.refresh(key.1);
-            (old && !is_nothing).then_some(Due::Refresh)?
+            let age = now - *at;
+            if is_nothing {
+                return None;
+            } else if age >= self.rhythm.watched && self.is_watched(key) {
+                Due::Watched
+            } else {
+                (age >= REFRESH).then_some(Due::Refresh)?
+            }
         } else if crosses(key.1, told, &entry.value) {
             Due::Crossed
         } else {
             Due::Changed
         };
         Some((due, Some(*at), key))
+    }
+
+    fn is_watched(&self, key: &Key) -> bool {
+        matches!(key, (Subject::Gateway(name), Measure::Metric(_)) if self.watched.contains(name))
     }
 }
 

@@ -117,7 +117,7 @@ impl HealthWorker {
             }
             self.board.update(measured);
         } else {
-            self.board.replace(scope.measure());
+            self.board.replace(scope.measure(), watched(state));
             self.seen = Some(state.clone());
         }
         self.busy = busy;
@@ -147,6 +147,20 @@ impl HealthWorker {
         }
         self.lost = traffic.lost;
     }
+}
+
+/// The internal gateways of clusters with an SLA.
+fn watched(state: &State) -> BTreeSet<String> {
+    let deployments = state.deployments().values().map(|stored| &stored.artifact);
+    let clusters = deployments.flat_map(|deployment| {
+        let promising = deployment.clusters.iter().filter(|(_, cluster)| cluster.sla.is_some());
+        promising.map(|(name, cluster)| (&deployment.name, name, cluster))
+    });
+    let gateways = clusters.flat_map(|(deployment, name, cluster)| {
+        let ports = cluster.services.iter().flat_map(|service| service.breed.ports.keys());
+        ports.map(move |port| format!("{deployment}/{name}/{port}"))
+    });
+    gateways.collect()
 }
 
 #[async_trait]
