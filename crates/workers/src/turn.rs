@@ -35,6 +35,11 @@ pub struct Turn {
     pub again_after: Option<Duration>,
 }
 
+/// Whether gateways and deployments, which is what workers plan from, are the same in both states.
+pub(crate) fn is_same(left: &State, right: &State) -> bool {
+    left.gateways().ptr_eq(right.gateways()) && left.deployments().ptr_eq(right.deployments())
+}
+
 /// Why a round came to nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum TurnError {

@@ -15,7 +15,7 @@ use crate::Settings;
 use crate::checks::Results;
 use crate::containers::{Condition, ContainerDriver, ObservedInstance, Owner};
 use crate::driver::Error;
-use crate::turn::{Turn, Worker};
+use crate::turn::{Turn, Worker, is_same};
 use async_trait::async_trait;
 use pause::Pauses;
 use segue_domain::command::{Report, ServiceKey, ServiceReport};
@@ -42,6 +42,8 @@ pub struct DeploymentWorker {
     pauses: Pauses,
     /// What checks found; `None` where nothing is checked.
     checks: Option<Arc<Results>>,
+    /// What was seen when there was nothing to do. As long as it is the same there is nothing to do.
+    calm: Option<(State, Vec<(usize, ObservedInstance)>)>,
 }
 
 impl DeploymentWorker {
@@ -52,8 +54,8 @@ impl DeploymentWorker {
         settings: Settings,
         suffixes: Suffixes,
     ) -> Self {
-        let (pauses, checks) = (Pauses::default(), None);
-        Self { deployment, drivers, settings, suffixes, pauses, checks }
+        let (pauses, checks, calm) = (Pauses::default(), None, None);
+        Self { deployment, drivers, settings, suffixes, pauses, checks, calm }
     }
 
     /// Lets new instances serve only once they passed their checks.
@@ -139,7 +141,15 @@ impl Worker for DeploymentWorker {
         if let Some(checks) = &self.checks {
             hold_back(state, &self.deployment, checks, &mut observed);
         }
+        let is_calm = |(seen, before): &(State, Vec<_>)| {
+            is_same(seen, state) && *before == observed && unavailable.is_empty()
+        };
+        if self.calm.as_ref().is_some_and(is_calm) {
+            return Ok(Turn::default());
+        }
         let actions = self.plan(state, &observed, &unavailable, now);
+        let nothing_to_do = actions.is_empty() && unavailable.is_empty();
+        self.calm = nothing_to_do.then(|| (state.clone(), observed));
         let mut turn = Turn::default();
         if !unavailable.is_empty() {
             turn.look_again(UNAVAILABLE_RETRY);

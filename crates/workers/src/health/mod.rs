@@ -11,7 +11,7 @@ mod tests;
 
 use crate::driver::Error;
 use crate::gateways::{GatewayDriver, Traffic};
-use crate::turn::{Turn, Worker};
+use crate::turn::{Turn, Worker, is_same};
 use async_trait::async_trait;
 use board::{Board, Rhythm};
 use measure::{Measured, Scope};
@@ -97,10 +97,7 @@ impl HealthWorker {
             .collect();
         let checks_changed = self.failing.has_changed().unwrap_or(false);
         let failing = self.failing.borrow_and_update().clone();
-        let unchanged = self.seen.as_ref().is_some_and(|seen| {
-            seen.gateways().ptr_eq(state.gateways())
-                && seen.deployments().ptr_eq(state.deployments())
-        });
+        let unchanged = self.seen.as_ref().is_some_and(|seen| is_same(seen, state));
         let scope = Scope {
             state,
             windows: self.windows,

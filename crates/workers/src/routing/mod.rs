@@ -7,7 +7,7 @@ pub use configuration::configuration;
 use crate::Settings;
 use crate::driver::Error;
 use crate::gateways::{Applied, Configuration, GatewayDriver};
-use crate::turn::{Turn, Worker};
+use crate::turn::{Turn, Worker, is_same};
 use async_trait::async_trait;
 use segue_domain::artifact::Leaving;
 use segue_domain::command::{Report, Routed, ServiceKey};
@@ -31,6 +31,8 @@ pub struct GatewaysWorker {
     /// What the proxy was last brought to; lost with the process, which then applies it again.
     last: Option<(Configuration, Applied)>,
     refused_at: Option<OffsetDateTime>,
+    /// The state with which there was nothing to do. As long as it and the proxy are the same there is nothing to do.
+    calm: Option<State>,
     /// Since when instances drain, so that one hanging request does not keep them for ever.
     draining: BTreeMap<String, OffsetDateTime>,
 }
@@ -39,7 +41,8 @@ impl GatewaysWorker {
     /// A worker that drives `driver`.
     pub fn new(driver: Arc<dyn GatewayDriver>, settings: Settings) -> Self {
         let changes = driver.changes().subscribe();
-        Self { driver, settings, changes, last: None, refused_at: None, draining: BTreeMap::new() }
+        let (last, refused_at, calm) = (None, None, None);
+        Self { driver, settings, changes, last, refused_at, calm, draining: BTreeMap::new() }
     }
 
     /// Applies `wanted` unless the proxy has it already. Returns what became of it, and whether it is new.
@@ -99,6 +102,11 @@ impl Worker for GatewaysWorker {
     }
 
     async fn turn(&mut self, state: &State, now: OffsetDateTime) -> Result<Turn, Error> {
+        let proxy_changed = self.changes.has_changed().unwrap_or(false);
+        if !proxy_changed && self.calm.as_ref().is_some_and(|seen| is_same(seen, state)) {
+            return Ok(Turn::default());
+        }
+        self.calm = None;
         let wanted = configuration(state);
         let (applied, installed) = self.apply(&wanted, now).await?;
         let released = self.released(state, now).await?;
@@ -129,6 +137,7 @@ impl Worker for GatewaysWorker {
                 installed,
             }));
         }
+        self.calm = (turn == Turn::default()).then(|| state.clone());
         Ok(turn)
     }
 }
