@@ -112,7 +112,7 @@ fn external_gateway(
 ) -> Option<BlueprintGateway> {
     if element.is_null() {
         let detail = format!("'{}' is required", element.pointer.trim_start_matches('/'));
-        let problem = Problem::new(ProblemKind::MissingPathValue, &element.pointer, detail);
+        let problem = Problem::new(ProblemKind::MissingPathValue, &*element.pointer, detail);
         reading
             .refuse(problem.at(Some(element.place)).hint("write the route, such as cluster/port"));
         return None;

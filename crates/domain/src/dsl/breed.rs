@@ -13,6 +13,7 @@ use crate::{
     problem::{ProblemKind, Result},
 };
 use indexmap::IndexMap;
+use std::rc::Rc;
 
 /// Reads a breed.
 pub fn read_breed(node: &Node, options: &Options) -> Result<Breed> {
@@ -140,7 +141,7 @@ fn dependency(element: &Element<'_>, reading: &mut Reading) -> Option<BreedRefer
     if !fields.has("breed") {
         return breed_reference(element, reading);
     }
-    let inner = fields.take("breed", reading)?.standing_for(&element.canonical, reading);
+    let inner = fields.take("breed", reading)?.standing_for(Rc::clone(&element.canonical), reading);
     fields.close(reading);
     breed_reference(&inner, reading)
 }

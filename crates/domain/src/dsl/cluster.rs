@@ -227,7 +227,7 @@ fn internal_gateways(
         };
         if entry.is_null() {
             let detail = format!("'{}' is required", entry.pointer.trim_start_matches('/'));
-            let problem = Problem::new(ProblemKind::MissingPathValue, &entry.pointer, detail);
+            let problem = Problem::new(ProblemKind::MissingPathValue, &*entry.pointer, detail);
             let problem = problem.at(Some(entry.place));
             reading.refuse(problem.hint("write the gateway, such as {routes: {BREED: {}}}"));
             continue;

@@ -205,7 +205,7 @@ impl<'text> Builder<'text> {
         let pointer: String = self
             .pointer
             .iter()
-            .flat_map(|segment| ["/".to_owned(), pointer_segment(segment)])
+            .flat_map(|segment| ["/".into(), pointer_segment(segment)])
             .collect();
         let Place { line, column } = first;
         let detail = format!(

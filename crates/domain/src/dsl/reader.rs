@@ -11,13 +11,15 @@ use crate::{
     problem::{Place, Problem, ProblemKind, Problems, Result},
 };
 use std::collections::HashMap;
+use std::rc::Rc;
 
 /// A part of a document: the node, where it is written, and where it would be written in the canonical form.
 #[derive(Clone, Debug)]
 pub(super) struct Element<'n> {
     pub node: &'n Node,
-    pub pointer: String,
-    pub canonical: String,
+    pub pointer: Rc<str>,
+    /// Nearly always the pointer itself.
+    pub canonical: Rc<str>,
     /// Of the key in a map, else of the node.
     pub place: Place,
 }
@@ -25,12 +27,15 @@ pub(super) struct Element<'n> {
 impl<'n> Element<'n> {
     /// The document as a whole.
     pub fn root(node: &'n Node) -> Self {
-        Self { node, pointer: String::new(), canonical: String::new(), place: node.place }
+        let pointer: Rc<str> = Rc::default();
+        Self { node, canonical: Rc::clone(&pointer), pointer, place: node.place }
     }
 
     /// The same part, standing for another one of the canonical form.
-    pub fn standing_for(mut self, canonical: impl Into<String>, reading: &mut Reading) -> Self {
-        self.canonical = canonical.into();
+    pub fn standing_for(mut self, canonical: impl Into<Rc<str>>, reading: &mut Reading) -> Self {
+        let canonical = canonical.into();
+        let is_itself = canonical == self.pointer;
+        self.canonical = if is_itself { Rc::clone(&self.pointer) } else { canonical };
         reading.mark(&self.canonical, &self.pointer, self.place);
         self
     }
@@ -83,8 +88,10 @@ impl<'n> Element<'n> {
         reading: &mut Reading,
     ) -> Element<'n> {
         let segment = pointer_segment(segment);
-        let pointer = format!("{}/{segment}", self.pointer);
-        let canonical = format!("{}/{segment}", self.canonical);
+        let below = |parent: &str| -> Rc<str> { [parent, "/", &segment].concat().into() };
+        let pointer = below(&self.pointer);
+        let is_itself = Rc::ptr_eq(&self.pointer, &self.canonical);
+        let canonical = if is_itself { Rc::clone(&pointer) } else { below(&self.canonical) };
         reading.mark(&canonical, &pointer, place);
         Element { node, pointer, canonical, place }
     }
@@ -318,7 +325,7 @@ impl Element<'_> {
     /// A problem with this part.
     pub fn problem(&self, kind: ProblemKind, detail: impl Into<String>) -> Problem {
         let place = if self.is_null() { self.place } else { self.node.place };
-        Problem::new(kind, &self.pointer, detail).at(Some(place))
+        Problem::new(kind, &*self.pointer, detail).at(Some(place))
     }
 }
 
@@ -333,7 +340,7 @@ pub(super) struct Reading<'o> {
     rules: Vec<RuleProblem>,
     kinds: Vec<Problem>,
     unknown: Vec<Problem>,
-    marks: HashMap<String, (String, Place)>,
+    marks: HashMap<Rc<str>, (Rc<str>, Place)>,
 }
 
 /// A rule of a whole artifact that was broken; the rule with the lowest rank is checked first.
@@ -370,7 +377,7 @@ impl<'o> Reading<'o> {
         kind: ProblemKind,
         (detail, hint): (String, &str),
     ) {
-        let problem = Problem::new(kind, &element.canonical, detail).hint(hint);
+        let problem = Problem::new(kind, &*element.canonical, detail).hint(hint);
         self.rules.push(RuleProblem { rank, problem });
     }
 
@@ -432,8 +439,8 @@ impl<'o> Reading<'o> {
         })
     }
 
-    fn mark(&mut self, canonical: &str, pointer: &str, place: Place) {
-        self.marks.insert(canonical.to_owned(), (pointer.to_owned(), place));
+    fn mark(&mut self, canonical: &Rc<str>, pointer: &Rc<str>, place: Place) {
+        self.marks.insert(Rc::clone(canonical), (Rc::clone(pointer), place));
     }
 
     /// The same problem where it was written: at the part that stands for it, or the nearest part around it.
@@ -442,7 +449,7 @@ impl<'o> Reading<'o> {
         loop {
             if let Some((pointer, place)) = self.marks.get(canonical) {
                 problem.place = Some(*place);
-                problem.pointer = pointer.clone();
+                problem.pointer = pointer.as_ref().to_owned();
                 return problem;
             }
             match canonical.rfind('/') {

@@ -188,7 +188,7 @@ fn path(text: &str, element: &Element<'_>, reading: &mut Reading) -> Option<Rout
 fn route(element: &Element<'_>, reading: &mut Reading) -> Option<Route> {
     if element.is_null() {
         let detail = format!("'{}' is required", element.pointer.trim_start_matches('/'));
-        let problem = Problem::new(ProblemKind::MissingPathValue, &element.pointer, detail);
+        let problem = Problem::new(ProblemKind::MissingPathValue, &*element.pointer, detail);
         reading
             .refuse(problem.at(Some(element.place)).hint("write {} for a route without settings"));
         return None;

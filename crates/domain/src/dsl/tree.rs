@@ -5,6 +5,7 @@
 pub use super::{scalar::ScalarKind, spelling::Spelling};
 use crate::problem::Place;
 use serde_json::{Map, Number, Value as Json};
+use std::borrow::Cow;
 
 /// An element of a document and where it begins.
 #[derive(Clone, Debug, PartialEq)]
@@ -128,6 +129,10 @@ impl Scalar {
 }
 
 /// A segment of a JSON pointer.
-pub(crate) fn pointer_segment(text: &str) -> String {
-    text.replace('~', "~0").replace('/', "~1")
+pub(crate) fn pointer_segment(text: &str) -> Cow<'_, str> {
+    if text.contains(['~', '/']) {
+        text.replace('~', "~0").replace('/', "~1").into()
+    } else {
+        text.into()
+    }
 }

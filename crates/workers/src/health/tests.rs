@@ -287,7 +287,7 @@ fn what_is_gone_is_told_no_more_and_circles_end() {
     let key = segue_domain::artifact::ArtifactKey::new(segue_domain::artifact::Kind::Gateway, "b");
     world.execute(&Command::Delete { key });
     world.seen = world.store.log().last();
-    assert_eq!(world.lines(20), ["a b health 1", "a health 1"]);
+    assert_eq!(world.lines(300), ["a b health 1", "a health 1"]);
 }
 
 /// However much there is, the log gets a bounded part of it in a period, and everything in its turn.
