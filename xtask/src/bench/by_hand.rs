@@ -29,6 +29,8 @@ pub(super) struct Setup {
     pub(super) sticky: bool,
     /// The port of a second frontend, with the same servers.
     pub(super) neighbour: Option<u16>,
+    /// Whether a line is logged about every request.
+    pub(super) log: bool,
 }
 
 /// One server.
@@ -52,6 +54,9 @@ impl Setup {
             "global\n  maxconn 1000\n\n\
              defaults\n  mode http\n  timeout connect 5s\n  timeout client 50s\n  timeout server 50s\n",
         );
+        if self.log {
+            text.push_str("  log stdout format raw local0\n  option httplog\n");
+        }
         self.frontend(&mut text, "front", self.port, "servers");
         self.backend(&mut text, "servers", &self.servers);
         if self.condition {
@@ -203,6 +208,7 @@ mod tests {
                 condition: rules,
                 sticky: rules,
                 neighbour,
+                log: false,
             };
             let file = tempfile::NamedTempFile::new().unwrap();
             fs::write(file.path(), setup.text()).unwrap();

@@ -53,6 +53,7 @@ pub(super) fn compare(bench: &Bench) -> Result<Vec<Measure>> {
             condition: !sticky,
             sticky,
             neighbour: None,
+            log: true,
         };
         wait_for_rules(bench, &ours, sticky)?;
         let ratio = against_hand(bench, &ours, &setup, |urls| {
