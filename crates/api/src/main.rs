@@ -10,10 +10,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Documents and answers are trees of small pieces; this allocator is made for them.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// Deploys services from blueprints, routes their traffic, and records every action.
 #[derive(Parser)]
 #[command(name = "segue", version)]

@@ -2,7 +2,8 @@
 //!
 //! `query_bench DIRECTORY EVENTS QUERIES` fills a log in DIRECTORY with EVENTS events (a tag that all have, one of ten
 //! values of another, numbers in the values, one timestamp in a hundred from the past), measures and removes it again. The
-//! page has 30 events, whose records are read from disk; the range of time and the tag change with every query.
+//! page has 30 events, whose records are read from disk; the range of time and the tag change with every query. A process
+//! of its own fills the log, so that the memory is that of a service that was started with it.
 #![expect(
     clippy::disallowed_methods,
     reason = "a benchmark measures time; the crate itself is handed it"
@@ -25,11 +26,15 @@ const BATCH: u32 = 5_000;
 const AHEAD: usize = 4;
 const PER_PAGE: u64 = 30;
 const AVERAGES: u32 = 20;
+/// What the process is told that fills the log.
+const FILL: &str = "--fill";
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
-    let [directory, events, queries] = arguments.as_slice() else {
-        return Err("usage: query_bench DIRECTORY EVENTS QUERIES".into());
+    let (directory, events, queries) = match arguments.as_slice() {
+        [fill, directory, events] if fill == FILL => return filled(directory, events.parse()?),
+        [directory, events, queries] => (directory, events, queries),
+        _ => return Err("usage: query_bench DIRECTORY EVENTS QUERIES".into()),
     };
     let directory = Path::new(directory).join(format!("query-bench-{}", std::process::id()));
     std::fs::create_dir_all(&directory)?;
@@ -39,12 +44,10 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn measure(directory: &Path, events: u32, queries: u32) -> Result<(), Box<dyn Error>> {
-    let log = Log::open(directory)?;
-    let began = Instant::now();
-    fill(&log, events)?;
-    let seconds = began.elapsed().as_secs_f64();
-    println!("filled with {events} events  {:>12.0} events/s", f64::from(events) / seconds);
-    drop(log);
+    let mut filling = std::process::Command::new(std::env::current_exe()?);
+    if !filling.arg(FILL).arg(directory).arg(events.to_string()).status()?.success() {
+        return Err("the log was not filled".into());
+    }
     let began = Instant::now();
     let log = Log::open(directory)?;
     println!(
@@ -69,6 +72,15 @@ fn replay_time(log: &Log, events: u32) -> Result<(), Box<dyn Error>> {
         "replayed                    {:>12.0} events/s (goal: at least 1000000)",
         f64::from(events) / seconds
     );
+    Ok(())
+}
+
+fn filled(directory: &str, events: u32) -> Result<(), Box<dyn Error>> {
+    let log = Log::open(Path::new(directory))?;
+    let began = Instant::now();
+    fill(&log, events)?;
+    let seconds = began.elapsed().as_secs_f64();
+    println!("filled with {events} events  {:>12.0} events/s", f64::from(events) / seconds);
     Ok(())
 }
 

@@ -59,8 +59,14 @@ struct Builder<'text> {
     alias_bytes: usize,
     anchors: HashMap<usize, Anchored>,
     /// The way to the element being read.
-    pointer: Vec<String>,
+    pointer: Vec<Step>,
     duplicates: Vec<Problem>,
+}
+
+/// A step of the way to an element.
+enum Step {
+    Index(usize),
+    Key(String),
 }
 
 /// An element that aliases can stand for, and what repeating it costs.
@@ -147,7 +153,7 @@ impl<'text> Builder<'text> {
             if event == Event::SequenceEnd {
                 return Ok((items, size));
             }
-            self.pointer.push(items.len().to_string());
+            self.pointer.push(Step::Index(items.len()));
             let (item, item_size) = self.node(event, span, depth + 1)?;
             self.pointer.pop();
             size.add(item_size);
@@ -165,12 +171,16 @@ impl<'text> Builder<'text> {
             }
             let is_merge =
                 matches!(&event, Event::Scalar(text, ScalarStyle::Plain, _, None) if text == "<<");
-            let (key, key_size) = self.key(event, span, depth)?;
+            let (Key { text, place }, key_size) = self.key(event, span, depth)?;
             size.add(key_size);
-            self.pointer.push(key.text.clone());
+            self.pointer.push(Step::Key(text));
             let (event, span) = self.next()?;
             let (value, value_size) = self.node(event, span, depth + 1)?;
             size.add(value_size);
+            let Some(Step::Key(text)) = self.pointer.pop() else {
+                unreachable!("what was pushed is on top")
+            };
+            let key = Key { text, place };
             if is_merge {
                 map.merge(value).map_err(|place| {
                     Self::refuse(
@@ -179,10 +189,9 @@ impl<'text> Builder<'text> {
                         "write an alias such as *base",
                     )
                 })?;
-            } else if let Some(first) = map.insert(&key, value) {
+            } else if let Err((key, first)) = map.insert(key, value) {
                 self.duplicates.push(self.duplicate(&key, first));
             }
-            self.pointer.pop();
         }
     }
 
@@ -202,11 +211,16 @@ impl<'text> Builder<'text> {
     }
 
     fn duplicate(&self, key: &Key, first: Place) -> Problem {
-        let pointer: String = self
-            .pointer
-            .iter()
-            .flat_map(|segment| ["/".into(), pointer_segment(segment)])
-            .collect();
+        let mut pointer = String::new();
+        for step in &self.pointer {
+            pointer.push('/');
+            match step {
+                Step::Index(index) => pointer.push_str(&index.to_string()),
+                Step::Key(text) => pointer.push_str(&pointer_segment(text)),
+            }
+        }
+        pointer.push('/');
+        pointer.push_str(&pointer_segment(&key.text));
         let Place { line, column } = first;
         let detail = format!(
             "the key '{}' stands twice: here, and first at line {line}, column {column}",
@@ -278,26 +292,57 @@ impl Size {
     }
 }
 
+/// Maps of more entries than this are looked up by hash.
+const HASHED_FROM: usize = 16;
+
 /// A map under construction: own entries win over merged ones, whichever come first.
 #[derive(Default)]
 struct MapBuilder {
-    entries: Vec<Option<(Key, Node)>>,
-    own: HashMap<String, (usize, Place)>,
-    merged: HashMap<String, usize>,
+    /// None where an own entry took the place of a merged one.
+    entries: Vec<Option<Entry>>,
+    /// Of all entries, from [`HASHED_FROM`] on.
+    places: HashMap<String, usize>,
+}
+
+struct Entry {
+    key: Key,
+    node: Node,
+    is_merged: bool,
 }
 
 impl MapBuilder {
-    /// Adds an own entry; answers where the key was met first when it was already there.
-    fn insert(&mut self, key: &Key, value: Node) -> Option<Place> {
-        if let Some((_, first)) = self.own.get(&key.text) {
-            return Some(*first);
+    /// Adds an own entry. The error is the key with where it was met first, when it was already there.
+    fn insert(&mut self, key: Key, node: Node) -> std::result::Result<(), (Key, Place)> {
+        if let Some(index) = self.find(&key.text) {
+            match &self.entries[index] {
+                Some(entry) if !entry.is_merged => return Err((key, entry.key.place)),
+                _ => self.entries[index] = None,
+            }
         }
-        if let Some(index) = self.merged.remove(&key.text) {
-            self.entries[index] = None;
+        self.push(Entry { key, node, is_merged: false });
+        Ok(())
+    }
+
+    fn find(&self, text: &str) -> Option<usize> {
+        if self.entries.len() >= HASHED_FROM {
+            return self.places.get(text).copied();
         }
-        self.own.insert(key.text.clone(), (self.entries.len(), key.place));
-        self.entries.push(Some((key.clone(), value)));
-        None
+        let is_it = |entry: &Option<Entry>| entry.as_ref().is_some_and(|own| own.key.text == text);
+        self.entries.iter().position(is_it)
+    }
+
+    fn push(&mut self, entry: Entry) {
+        self.entries.push(Some(entry));
+        let known = match self.entries.len() {
+            ..HASHED_FROM => return,
+            HASHED_FROM => 0,
+            more => more - 1,
+        };
+        for (index, entry) in self.entries.iter().enumerate().skip(known) {
+            if let Some(entry) = entry {
+                self.places.insert(entry.key.text.clone(), index);
+            }
+        }
     }
 
     /// Merges `value`, a map or a list of maps; earlier ones win. The error is where something else stands.
@@ -305,10 +350,9 @@ impl MapBuilder {
         match value.value {
             Value::Null => Ok(()),
             Value::Mapping(entries) => {
-                for (key, value) in entries {
-                    if !self.own.contains_key(&key.text) && !self.merged.contains_key(&key.text) {
-                        self.merged.insert(key.text.clone(), self.entries.len());
-                        self.entries.push(Some((key, value)));
+                for (key, node) in entries {
+                    if self.find(&key.text).is_none() {
+                        self.push(Entry { key, node, is_merged: true });
                     }
                 }
                 Ok(())
@@ -322,7 +366,7 @@ impl MapBuilder {
     }
 
     fn finish(self) -> Vec<(Key, Node)> {
-        self.entries.into_iter().flatten().collect()
+        self.entries.into_iter().flatten().map(|entry| (entry.key, entry.node)).collect()
     }
 }
 

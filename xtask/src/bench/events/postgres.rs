@@ -19,8 +19,9 @@ const QUERY_SECONDS: u32 = 30;
 const SCHEMA: &str = "create table events (position bigserial primary key, kind text not null, tags text[] not null, \
      stamp timestamptz not null, value jsonb not null);\n\
      create index on events using gin (tags);\ncreate index on events (stamp desc, position desc);\n";
+/// A colon before a name is a variable to pgbench, also inside of quotes.
 const INSERT: &str = "insert into events (kind, tags, stamp, value) values ('metrics', \
-     array['gateways:front', 'gateways', 'metrics:rate', 'metrics'], now(), '12.5');\n";
+     array[E'gateways\\x3afront', 'gateways', E'metrics\\x3arate', 'metrics'], now(), '12.5');\n";
 const QUERY: &str = "\\set tenth random(0, 9)\n\\set from random(0, 4999999)\n\
      select count(*) from events where tags @> array['all', 'tenth:' || :tenth] and \
      stamp >= timestamptz '2026-01-01Z' + :from * interval '10 ms' and \
