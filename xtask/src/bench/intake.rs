@@ -14,7 +14,7 @@ const NAME: &str = "intake";
 const REQUESTS_PER_SECOND: u32 = 20_000;
 /// How often lines are written.
 const ROUNDS_PER_SECOND: u32 = 200;
-const SECONDS: u32 = 20;
+const SECONDS: u32 = 40;
 const PROCESSOR_PERCENT_MAX: f64 = 10.0;
 /// How much of the rate has to be found again in what the service measured; HAProxy's pipe may lose a line.
 const RATE_MIN: f64 = 0.99;

@@ -2,19 +2,20 @@
 //!
 //! A pipe holds a megabyte, thousands of lines, so that they can be taken many at a time; a socket for datagrams holds ten
 //! of them where nobody changed the system's limit. When it is full HAProxy drops lines and counts them; it never waits.
+//! Nobody waits for lines either: a reader that does is woken by each of them, which costs HAProxy more than writing it.
 //! It goes on telling while the service is away, and the workers of a former configuration tell there, too.
 
 use super::ways::{Named, Ways};
 use crate::driver::Error;
 use crate::gateways::{Count, Passage};
-use rustix::fs::{CWD, Mode, mkfifoat};
+use rustix::fs::{CWD, Mode, OFlags, mkfifoat, openat};
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::io::{ErrorKind, Read};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use time::OffsetDateTime;
-use tokio::net::unix::pipe;
 use tokio::task::JoinHandle;
 
 /// The pipe, in HAProxy's directory.
@@ -23,8 +24,12 @@ const FILE: &str = "requests.pipe";
 const PIPE_BYTES: usize = 1024 * 1024;
 /// How much is taken at once.
 const TAKEN_BYTES: usize = 256 * 1024;
-/// How long lines gather before they are taken. At 20,000 requests a second that is a tenth of the pipe.
+/// How often it is taken before others have their turn.
+const TAKES_MAX: usize = 8;
+/// How long lines gather before they are taken: at 20,000 requests a second that is a fifth of the pipe.
 const PAUSE: Duration = Duration::from_millis(20);
+/// The same after nothing came.
+const PAUSE_IDLE: Duration = Duration::from_millis(60);
 
 /// The end of the pipe where lines come out.
 #[derive(Debug)]
@@ -64,8 +69,9 @@ impl Intake {
             Error::Transient(format!("cannot take in what HAProxy tells of requests: {error}"))
         };
         drop(open(directory).map_err(failed)?);
-        let mut options = pipe::OpenOptions::new();
-        let pipe = options.read_write(true).open_receiver(directory.join(FILE)).map_err(failed)?;
+        let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let pipe = openat(CWD, directory.join(FILE), flags, Mode::empty());
+        let pipe = File::from(pipe.map_err(|error| failed(error.into()))?);
         *task = Some(tokio::spawn(take(pipe, Arc::clone(&self.ways))));
         Ok(())
     }
@@ -100,16 +106,12 @@ impl Drop for Intake {
 }
 
 /// Goes on until the task is aborted, or the pipe fails; the next `apply` begins again.
-async fn take(pipe: pipe::Receiver, ways: Arc<Mutex<Ways>>) {
+async fn take(pipe: File, ways: Arc<Mutex<Ways>>) {
     let mut lines = Lines::default();
     loop {
-        let taken = match pipe.readable().await {
-            Ok(()) => lines.take(&pipe, &ways),
-            Err(error) => Err(error),
-        };
-        match taken {
-            Ok(()) => tokio::time::sleep(PAUSE).await,
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+        match lines.take(&pipe, &ways) {
+            Ok(0) => tokio::time::sleep(PAUSE_IDLE).await,
+            Ok(_) => tokio::time::sleep(PAUSE).await,
             Err(error) => {
                 tracing::warn!(%error, "nothing is taken in of what HAProxy tells of requests");
                 return;
@@ -132,12 +134,21 @@ impl Default for Lines {
 }
 
 impl Lines {
-    /// Takes what is there.
-    fn take(&mut self, pipe: &pipe::Receiver, ways: &Mutex<Ways>) -> std::io::Result<()> {
-        let taken = pipe.try_read(&mut self.buffer[self.filled..])?;
-        self.filled += taken;
-        self.count(&mut lock(ways), OffsetDateTime::now_utc().unix_timestamp());
-        Ok(())
+    /// Takes what is there, and says how many bytes that were.
+    fn take(&mut self, mut pipe: &File, ways: &Mutex<Ways>) -> std::io::Result<usize> {
+        let mut all = 0;
+        for _ in 0..TAKES_MAX {
+            let taken = match pipe.read(&mut self.buffer[self.filled..]) {
+                Ok(taken) => taken,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            self.filled += taken;
+            all += taken;
+            self.count(&mut lock(ways), OffsetDateTime::now_utc().unix_timestamp());
+        }
+        Ok(all)
     }
 
     /// Counts the whole lines, and keeps the rest.
