@@ -4,9 +4,9 @@
 //! Verdicts are kept as long as somebody asks for them. A route whose text is refused gets nothing.
 
 use super::acl::Matcher;
-use super::model;
 use super::process::{self, Process};
 use super::render::quote;
+use super::{model, refusal};
 use crate::driver::Error;
 use crate::gateways::{Conditional, Configuration, Frontend, Protocol, RouteModel};
 use std::collections::{BTreeMap, BTreeSet};
@@ -114,7 +114,7 @@ impl Verdicts {
         let mut reasons = BTreeMap::new();
         let mut empty: BTreeSet<usize> = BTreeSet::new();
         gateway.conditions.retain(|wish| {
-            let words = model::condition_refusal(wish)
+            let words = refusal::of_condition(wish)
                 .or_else(|| condition_lines(wish).into_iter().find_map(refused));
             if let Some(words) = &words {
                 empty.extend(wish.ways.iter().map(|(index, _)| *index));
@@ -123,7 +123,7 @@ impl Verdicts {
             words.is_none()
         });
         for (index, route) in gateway.routes.iter_mut().enumerate() {
-            let words = model::route_refusal(route)
+            let words = refusal::of_route(route)
                 .or_else(|| route_lines(route).into_iter().find_map(refused));
             if let Some(words) = words {
                 reasons.insert(route.path.clone(), words);
@@ -145,12 +145,12 @@ fn parts(gateway: &Frontend) -> Vec<Part> {
     let routes = gateway
         .routes
         .iter()
-        .filter(|route| model::route_refusal(route).is_none())
+        .filter(|route| refusal::of_route(route).is_none())
         .flat_map(route_lines);
     let conditions = gateway
         .conditions
         .iter()
-        .filter(|wish| model::condition_refusal(wish).is_none())
+        .filter(|wish| refusal::of_condition(wish).is_none())
         .flat_map(condition_lines);
     routes.chain(conditions).map(|line| Part { http, line }).collect()
 }

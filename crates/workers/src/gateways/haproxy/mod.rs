@@ -16,6 +16,7 @@ mod keeper;
 mod line;
 mod model;
 mod process;
+mod refusal;
 mod render;
 mod slots;
 mod socket;
@@ -303,7 +304,7 @@ impl HaproxyDriver {
         taken.extend(self.settings.virtual_hosts_port.map(|port| (port, "virtual_hosts")));
         taken.extend(self.settings.stats_port.map(|port| (port, "segue_health")));
         for gateway in &configuration.gateways {
-            let reason = model::refusal(gateway)
+            let reason = refusal::of_gateway(gateway)
                 .or_else(|| {
                     (!names.insert(&gateway.lookup_name))
                         .then(|| "its lookup name is used twice".to_owned())

@@ -240,6 +240,6 @@ fn gateway(name: &str, port: u16, routes: &[RouteModel]) -> Frontend {
 
 fn rendered(driver: &HaproxyDriver, gateways: &[Frontend]) -> Rendered {
     let usable: Vec<&Frontend> =
-        gateways.iter().filter(|gateway| model::refusal(gateway).is_none()).collect();
+        gateways.iter().filter(|gateway| refusal::of_gateway(gateway).is_none()).collect();
     driver.rendered(&Model::of(&usable, driver.settings.bind_address, Some(8880)))
 }

@@ -26,7 +26,7 @@ proptest! {
         name in any::<String>(), path in any::<String>(), rewrite in any::<String>(), balance in any::<String>(),
         host in any::<String>(), target_host in any::<String>(),
     ) {
-        let stage_free = |gateway: &Frontend| model::refusal(gateway).is_none();
+        let stage_free = |gateway: &Frontend| refusal::of_gateway(gateway).is_none();
         let mut hostile = gateway(&name, 1000, &[route(&path, 1, &[target("a", 1)])]);
         hostile.routes[0].lookup_name = "r".into();
         hostile.virtual_hosts = vec![host];

@@ -1,0 +1,111 @@
+//! What cannot be put into HAProxy's words, or must not be: names, addresses and texts of documents.
+//!
+//! Pure. Texts that pass here are shown to HAProxy by [`isolate`](super::isolate).
+
+use super::acl::Matcher;
+use super::model;
+use crate::gateways::{Conditional, Frontend, RouteModel};
+use segue_domain::artifact::Rewrite;
+use std::net::IpAddr;
+
+/// Why `gateway` cannot be expressed, if it cannot.
+pub(super) fn of_gateway(gateway: &Frontend) -> Option<String> {
+    let word = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric());
+    if !word(&gateway.lookup_name) {
+        return Some(format!(
+            "lookup name {:?} is not made of letters and digits",
+            gateway.lookup_name
+        ));
+    }
+    let line = |text: &str| !text.is_empty() && !text.chars().any(char::is_control);
+    if let Some(host) = gateway.virtual_hosts.iter().find(|host| !line(host)) {
+        return Some(format!("virtual host {host:?} is empty or holds a control character"));
+    }
+    for wish in &gateway.conditions {
+        if let Some(reason) = of_condition(wish) {
+            return Some(format!("route {:?}: {reason}", wish.path));
+        }
+    }
+    for route in &gateway.routes {
+        let path = &route.path;
+        if !word(&route.lookup_name) {
+            return Some(format!("route {path:?}: lookup name is not made of letters and digits"));
+        }
+        if let Some(reason) = of_route(route) {
+            return Some(format!("route {path:?}: {reason}"));
+        }
+        for target in &route.targets {
+            let host_is_valid = target.host.parse::<IpAddr>().is_ok()
+                || (!target.host.is_empty()
+                    && target
+                        .host
+                        .chars()
+                        .all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_')));
+            if !word(&target.lookup_name) || !host_is_valid || target.port == 0 {
+                return Some(format!(
+                    "route {path:?}: target {:?} has no usable name or address",
+                    target.name
+                ));
+            }
+        }
+    }
+    None
+}
+
+/// Why what `route` asks for cannot be expressed, if it cannot.
+pub(super) fn of_route(route: &RouteModel) -> Option<String> {
+    let line = |text: &str| !text.is_empty() && !text.chars().any(char::is_control);
+    if !line(&route.balance) || model::words(&route.balance).is_none_or(|words| words.is_empty()) {
+        return Some(format!("balance {:?} cannot be read", route.balance));
+    }
+    let is_bad = |rewrite: &&Rewrite| {
+        !line(&rewrite.path)
+            || !line(&rewrite.condition)
+            || model::condition(&rewrite.condition).is_none()
+    };
+    if let Some(bad) = route.rewrites.iter().find(is_bad) {
+        return Some(format!("rewrite {:?} if {:?} cannot be read", bad.path, bad.condition));
+    }
+    let reads_file = |rewrite: &&Rewrite| {
+        let condition = model::words(&rewrite.condition).unwrap_or_default();
+        names_file(&condition) || names_file(std::slice::from_ref(&rewrite.path))
+    };
+    let bad = route.rewrites.iter().find(reads_file)?;
+    Some(format!("rewrite {:?} if {:?} {NAMES_FILE}", bad.path, bad.condition))
+}
+
+/// Why a condition cannot be expressed, if it cannot.
+pub(super) fn of_condition(wish: &Conditional) -> Option<String> {
+    let is_plain = |matcher: &Matcher| {
+        let mut words = matcher.acls.iter().flat_map(|acl| &acl.words);
+        words.all(|word| !word.chars().any(char::is_control))
+    };
+    let text = wish.condition.text();
+    let Some(matcher) = Matcher::of(&wish.condition).filter(is_plain) else {
+        return Some(format!("condition {text:?} cannot be read"));
+    };
+    let reads_file = matcher.acls.iter().any(|acl| names_file(&acl.words));
+    reads_file.then(|| format!("condition {text:?} {NAMES_FILE}"))
+}
+
+const NAMES_FILE: &str =
+    "names a file; write the values themselves, after '--' when one begins with '-'";
+
+/// Whether HAProxy would read a file of its machine for these words of a test: by the flag `-f`, or by one of the
+/// converters `map`, `map_beg` and so on. What users write decides about requests, not about what is read where
+/// Segue runs.
+fn names_file(words: &[String]) -> bool {
+    let is_map = |text: &str| {
+        text.match_indices("map").any(|(at, _)| {
+            let before = text[..at].chars().next_back();
+            let name = text[at..].split(|c: char| !c.is_ascii_lowercase() && c != '_').next();
+            let after = name.and_then(|name| text[at + name.len()..].chars().next());
+            before.is_none_or(|c| !c.is_ascii_alphanumeric() && c != '_') && after == Some('(')
+        })
+    };
+    // A test in braces begins anew.
+    let mut tests = words.split(|word| word == "{");
+    let flag =
+        tests.any(|test| test.iter().take_while(|word| *word != "--").any(|word| word == "-f"));
+    flag || words.iter().any(|word| is_map(word))
+}
