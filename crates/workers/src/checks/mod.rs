@@ -11,7 +11,7 @@ mod tests;
 pub use results::Results;
 
 use crate::driver::Error;
-use crate::turn::{Turn, Worker};
+use crate::turn::{Turn, Worker, is_same};
 use async_trait::async_trait;
 use segue_domain::artifact::{HealthCheck, Instance, Leaving};
 use segue_domain::state::State;
@@ -56,12 +56,15 @@ pub struct ChecksWorker {
     results: Arc<Results>,
     permits: Arc<Semaphore>,
     running: BTreeMap<Check, JoinHandle<()>>,
+    /// The state that the checks are those of.
+    seen: Option<State>,
 }
 
 impl ChecksWorker {
     /// A worker that writes down what it finds in `results`.
     pub fn new(results: Arc<Results>) -> Self {
-        Self { results, permits: Arc::new(Semaphore::new(PROBES_MAX)), running: BTreeMap::new() }
+        let permits = Arc::new(Semaphore::new(PROBES_MAX));
+        Self { results, permits, running: BTreeMap::new(), seen: None }
     }
 }
 
@@ -78,9 +81,13 @@ impl Worker for ChecksWorker {
     }
 
     async fn turn(&mut self, state: &State, _: OffsetDateTime) -> Result<Turn, Error> {
+        if self.seen.as_ref().is_some_and(|seen| is_same(seen, state)) {
+            return Ok(Turn::default());
+        }
         let wanted = checks(state);
         self.running.retain(|check, task| {
-            let stays = wanted.contains(check);
+            // They are sorted.
+            let stays = wanted.binary_search(check).is_ok();
             if !stays {
                 task.abort();
             }
@@ -93,6 +100,7 @@ impl Worker for ChecksWorker {
                 .entry(check)
                 .or_insert_with_key(|check| tokio::spawn(repeat(check.clone(), results, permits)));
         }
+        self.seen = Some(state.clone());
         Ok(Turn::default())
     }
 }

@@ -111,13 +111,12 @@ impl Ways {
         let mut counts: BTreeMap<Passage, Count> = BTreeMap::new();
         for way in self.named.values_mut().chain(&mut self.former) {
             way.forget(now - kept_seconds);
-            let seconds = way.seconds.iter().filter(|(second, _)| (from..now).contains(second));
-            let Some(sum) = seconds.map(|(_, count)| count.clone()).reduce(|mut sum, count| {
-                sum.merge(&count);
-                sum
-            }) else {
-                continue;
-            };
+            let mut sum: Option<Count> = None;
+            for (_, count) in way.seconds.iter().filter(|(second, _)| (from..now).contains(second))
+            {
+                sum.get_or_insert_default().merge(count);
+            }
+            let Some(sum) = sum else { continue };
             for passage in &*way.passages {
                 counts.entry(passage.clone()).or_default().merge(&sum);
             }
