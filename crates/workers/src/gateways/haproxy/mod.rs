@@ -437,7 +437,10 @@ impl GatewayDriver for HaproxyDriver {
         let new = self.rendered(&model);
         // What is taken in before it has a name is not counted.
         self.intake.name(attribution::ways(&model, &usable));
-        self.intake.follow(&self.process.directory)?;
+        if let Err(error) = self.intake.follow(&self.process.directory) {
+            // Who routes does not wait for who counts; the next change tries again.
+            tracing::warn!(%error, "requests are not counted");
+        }
         self.remember(&mut state, &configuration);
         let adjusted = match &observed {
             Some(observed) if observed.structure == new.structure => {

@@ -117,8 +117,13 @@ impl Process {
         let log = OpenOptions::new().create(true).append(true).open(self.directory.join(LOG_FILE));
         let log = log.map_err(|error| self.failed("open the log of", &error))?;
         log.set_len(0).map_err(|error| self.failed("empty the log of", &error))?;
-        let told = super::intake::open(&self.directory)
-            .map_err(|error| self.failed("make a pipe for", &error))?;
+        let told = super::intake::open(&self.directory).map_or_else(
+            |error| {
+                tracing::warn!(%error, "HAProxy starts without a pipe: requests are not counted");
+                Stdio::null()
+            },
+            Stdio::from,
+        );
         let child = Command::new(&self.program)
             .args(["-W", "-S", "unix@master.sock,mode,600", "-f", CONFIGURATION_FILE])
             .current_dir(&self.directory)
