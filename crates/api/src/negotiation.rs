@@ -64,7 +64,8 @@ impl Format {
     /// `value` in this form.
     pub fn write(self, value: &Value) -> String {
         match self {
-            Format::Json => value.to_string(),
+            // Faster than `to_string`, which goes through a formatter.
+            Format::Json => serde_json::to_string(value).expect("a value has text keys only"),
             Format::Yaml => yaml(value),
         }
     }

@@ -12,7 +12,7 @@ use crate::command::{Command, Context, Rules, decide};
 use crate::event::{
     Aggregate, Aggregator, Draft, Origin, Page, Position, Provenance, Query, Record,
 };
-use crate::log::{AppendError, Expect, Log, OpenError, ReadError, Subscription};
+use crate::log::{AppendError, Expect, Log, OpenError, Prepared, ReadError, Subscription};
 use crate::problem::Problems;
 use crate::state::State;
 use arc_swap::ArcSwap;
@@ -106,16 +106,23 @@ impl Store {
         command: &Command,
         context: &Context,
     ) -> Result<Executed, ExecuteError> {
+        // Events of others depend on no state, so that all but their order is settled without holding anybody up.
+        let posted = match command {
+            Command::Post(_) => Some(self.prepare(&self.state(), command, context)?),
+            _ => None,
+        };
         let (pending, state) = {
             let mut head = self.shared.head.lock().unwrap_or_else(PoisonError::into_inner);
-            let events = decide(&head, command, context, &self.shared.rules)?;
-            if events.is_empty() {
+            let prepared = match posted {
+                Some(posted) => posted,
+                None => self.prepare(&head, command, context)?,
+            };
+            if prepared.is_empty() {
                 return Ok(Executed { records: Vec::new(), state: self.state() });
             }
-            let drafts = events.into_iter().map(|event| draft(event, command, context)).collect();
             // Held over the append, so that whoever sees its records also finds the state that they make.
             let mut sequenced = self.shared.states.sequenced();
-            let pending = self.shared.log.append(drafts, &Expect::Any)?;
+            let pending = self.shared.log.append_prepared(prepared, &Expect::Any, None)?;
             for record in pending.records() {
                 head.apply(record);
             }
@@ -126,6 +133,18 @@ impl Store {
         let records = pending.durable().await?;
         self.state();
         Ok(Executed { records, state })
+    }
+
+    /// Decides `command` on `state`.
+    fn prepare(
+        &self,
+        state: &State,
+        command: &Command,
+        context: &Context,
+    ) -> Result<Prepared, ExecuteError> {
+        let events = decide(state, command, context, &self.shared.rules)?;
+        let drafts = events.into_iter().map(|event| draft(event, command, context)).collect();
+        Ok(self.shared.log.prepare(drafts)?)
     }
 
     /// Decides `command` and answers with the state that it would make, without storing anything.

@@ -87,12 +87,7 @@ fn number(aggregate: Aggregate) -> Value {
 }
 
 async fn create(request: Request) -> Answer {
-    let documents = Documents::one(&request.body)?;
-    let mut posted = documents.map(dsl::read_posted_event)?;
-    let Some(event) = posted.pop() else {
-        return Err(Failure::internal("one document made no event"));
-    };
-    let PostedEvent { tags, kind, value, timestamp } = event;
+    let PostedEvent { tags, kind, value, timestamp } = posted(&request.body)?;
     let command = Command::Post(Posted { tags, kind, value, timestamp });
     if request.validate_only()? {
         return validated(&request, command);
@@ -103,6 +98,14 @@ async fn create(request: Request) -> Answer {
         Ok(Reply::document(StatusCode::CREATED, None, document(record)))
     };
     request.carry_out(&command, Failure::from, reply).await
+}
+
+fn posted(body: &str) -> Result<PostedEvent, Failure> {
+    if let Some(event) = dsl::read_plain_event(body) {
+        return Ok(event);
+    }
+    let events = Documents::one(body)?.map(dsl::read_posted_event)?;
+    events.into_iter().next().ok_or_else(|| Failure::internal("one document made no event"))
 }
 
 /// The event as it would be, at no position.

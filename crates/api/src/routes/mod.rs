@@ -57,13 +57,13 @@ pub fn configure_api(config: &mut web::ServiceConfig) {
 
 /// The resources below `/api/v1`.
 pub fn resources(api: &mut web::ServiceConfig) {
+    // The router tries them in this order, so what is called most often comes first.
+    events::configure(api);
     statics::configure(api);
-    slas::configure(api);
     compose::configure(api);
     general::configure(api);
     slas::configure(api);
     deployments::configure(api);
-    events::configure(api);
     newest::configure(api);
     log::configure(api);
     configuration::configure(api);

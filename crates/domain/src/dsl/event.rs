@@ -13,6 +13,9 @@ use crate::{
 };
 use time::OffsetDateTime;
 
+/// The type of events that are posted without one.
+pub(super) const KIND_DEFAULT: &str = "event";
+
 /// An event as a client posts it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PostedEvent {
@@ -85,7 +88,7 @@ fn posted(mut fields: Fields<'_>, reading: &mut Reading) -> Option<PostedEvent> 
             }
             is_legal
         }),
-        None => Some("event".to_owned()),
+        None => Some(KIND_DEFAULT.to_owned()),
     };
     fields.close(reading);
     let value = value

@@ -35,6 +35,7 @@ pub use chain::ChainHash;
 pub use error::{AppendError, OpenError, ReadError};
 pub use migrate::{Migrated, migrate};
 pub use retention::{Dropped, Expiry, KEPT_TYPES, RetentionError};
+pub use sequencer::Prepared;
 pub use subscription::Subscription;
 pub use verify::Verified;
 
@@ -54,7 +55,6 @@ use std::path::Path;
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::JoinHandle;
 use storage::Storage;
-use time::UtcOffset;
 use tokio::sync::{oneshot, watch};
 
 /// How many records one page of a query may have.
@@ -122,19 +122,31 @@ impl Log {
         self.append_with(drafts, expect, None)
     }
 
+    /// Makes the bytes of `drafts`, which takes most of the time of an append and needs no order: what appends under a
+    /// lock can do this before.
+    pub fn prepare(&self, drafts: Vec<Draft>) -> Result<Prepared, AppendError> {
+        Prepared::new(drafts)
+    }
+
     /// The same, with a receipt that is durable together with the records, or alone when there are none. It replaces
     /// an earlier one of its key.
     pub fn append_with(
         &self,
-        mut drafts: Vec<Draft>,
+        drafts: Vec<Draft>,
         expect: &Expect,
         receipt: Option<Receipt>,
     ) -> Result<Pending, AppendError> {
-        for draft in &mut drafts {
-            draft.time = draft.time.to_offset(UtcOffset::UTC);
-            draft.event.timestamp = draft.event.timestamp.to_offset(UtcOffset::UTC);
-        }
-        let (records, outcome) = self.shared().sequencer.append(drafts, expect, receipt)?;
+        self.append_prepared(Prepared::new(drafts)?, expect, receipt)
+    }
+
+    /// The same for drafts that [`Log::prepare`] made ready.
+    pub fn append_prepared(
+        &self,
+        prepared: Prepared,
+        expect: &Expect,
+        receipt: Option<Receipt>,
+    ) -> Result<Pending, AppendError> {
+        let (records, outcome) = self.shared().sequencer.append(prepared, expect, receipt)?;
         Ok(Pending { records, outcome })
     }
 

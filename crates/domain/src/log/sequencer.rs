@@ -13,6 +13,7 @@ use crate::artifact::ArtifactKey;
 use crate::event::{DeploymentFact, Draft, Fact, GatewayFact, Position, Record, StaticFact};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use time::UtcOffset;
 use tokio::sync::oneshot;
 
 /// The largest append.
@@ -31,12 +32,12 @@ pub(super) type Outcome = Result<(), String>;
 
 /// Gives events their positions and makes them durable, in that order.
 pub(super) trait Sequencer: Send + Sync {
-    /// Gives `drafts` the next positions when `expect` holds, all of them or none. The outcome says when they are durable,
+    /// Gives the drafts the next positions when `expect` holds, all of them or none. The outcome says when they are durable,
     /// and everything before them is; until then nobody else sees them. A receipt is durable with them, or alone. Refuses
     /// instead of waiting.
     fn append(
         &self,
-        drafts: Vec<Draft>,
+        prepared: Prepared,
         expect: &Expect,
         receipt: Option<Receipt>,
     ) -> Result<(Vec<Arc<Record>>, oneshot::Receiver<Outcome>), AppendError>;
@@ -58,6 +59,32 @@ pub(super) trait Sequencer: Send + Sync {
 pub(super) struct Local {
     state: Mutex<State>,
     work: Condvar,
+}
+
+/// Drafts and their bytes, ready for an append: what takes long is done, and all that is left is to give them positions.
+#[derive(Debug)]
+pub struct Prepared {
+    drafts: Vec<Draft>,
+    encoded: Vec<Encoded>,
+}
+
+impl Prepared {
+    /// Brings the times of `drafts` into UTC and makes their bytes.
+    pub(super) fn new(mut drafts: Vec<Draft>) -> Result<Self, AppendError> {
+        let mut encoded = Vec::with_capacity(drafts.len());
+        for (index, draft) in drafts.iter_mut().enumerate() {
+            draft.time = draft.time.to_offset(UtcOffset::UTC);
+            draft.event.timestamp = draft.event.timestamp.to_offset(UtcOffset::UTC);
+            let bytes = Encoded::new(draft);
+            encoded.push(bytes.map_err(|reason| AppendError::Unwritable { index, reason })?);
+        }
+        Ok(Self { drafts, encoded })
+    }
+
+    /// Whether there is nothing to append.
+    pub fn is_empty(&self) -> bool {
+        self.drafts.is_empty()
+    }
 }
 
 /// One append on its way to the disk.
@@ -133,11 +160,11 @@ impl Local {
 impl Sequencer for Local {
     fn append(
         &self,
-        drafts: Vec<Draft>,
+        prepared: Prepared,
         expect: &Expect,
         receipt: Option<Receipt>,
     ) -> Result<(Vec<Arc<Record>>, oneshot::Receiver<Outcome>), AppendError> {
-        let encoded = encode(&drafts)?;
+        let Prepared { drafts, encoded } = prepared;
         let bytes = encoded.iter().map(Encoded::len).sum::<usize>()
             + receipt.as_ref().map_or(0, |receipt| receipt.content.len());
         if encoded.len() > APPEND_RECORDS_MAX || bytes > APPEND_BYTES_MAX {
@@ -166,6 +193,7 @@ impl Sequencer for Local {
         } else {
             state.queued_records += records.len();
             state.queued_bytes += bytes;
+            let was_empty = state.queue.is_empty();
             state.queue.push_back(Entry {
                 records: records.clone(),
                 encoded,
@@ -173,7 +201,11 @@ impl Sequencer for Local {
                 done,
                 bytes,
             });
-            self.work.notify_one();
+            drop(state);
+            // The writer waits only while nothing does, and each call to wake it costs a system call.
+            if was_empty {
+                self.work.notify_one();
+            }
         }
         Ok((records, outcome))
     }
@@ -256,12 +288,4 @@ pub(super) fn revision(record: &Record) -> Option<(ArtifactKey, Option<Position>
         | Fact::Escalated { .. } => false,
     };
     Some((fact.revises()?, (!removed).then_some(record.position)))
-}
-
-/// The bytes of all drafts.
-fn encode(drafts: &[Draft]) -> Result<Vec<Encoded>, AppendError> {
-    let encoded = drafts.iter().map(Encoded::new).enumerate();
-    encoded
-        .map(|(index, bytes)| bytes.map_err(|reason| AppendError::Unwritable { index, reason }))
-        .collect()
 }

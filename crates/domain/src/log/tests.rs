@@ -256,7 +256,7 @@ fn a_full_queue_refuses_and_goes_on_when_there_is_room() {
     let sequencer = sequencer::Local::new(Position::START, std::collections::HashMap::new());
     let mut accepted = 0;
     let refused = loop {
-        match sequencer.append(vec![draft(1); 10_000], &Expect::Any, None) {
+        match sequencer.append(Prepared::new(vec![draft(1); 10_000]).unwrap(), &Expect::Any, None) {
             Ok((records, _)) => accepted += records.len(),
             Err(error) => break error,
         }
@@ -271,7 +271,8 @@ fn a_full_queue_refuses_and_goes_on_when_there_is_room() {
         1,
         "a commit has a limit, and an append is not split"
     );
-    let (records, _) = sequencer.append(vec![draft(1)], &Expect::Any, None).unwrap();
+    let (records, _) =
+        sequencer.append(Prepared::new(vec![draft(1)]).unwrap(), &Expect::Any, None).unwrap();
     assert_eq!(
         records[0].position,
         Position(accepted as u64 + 1),

@@ -1,8 +1,11 @@
 //! Posted events and event queries.
 
 use super::{node, problems};
-use crate::dsl::{read_event_query, read_posted_event};
+use crate::dsl::{document, read_event_query, read_plain_event, read_posted_event};
 use crate::event::{Aggregator, Function};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
 use serde_json::{Value as Json, json};
 use time::macros::datetime;
 
@@ -95,4 +98,97 @@ fn aggregators() {
     refuse("aggregator: average", "unexpected-inner-element /aggregator 1:13");
     refuse("aggregator: {type: min, of: x}", "unexpected-element /aggregator/of 1:25");
     refuse("aggregator: {type: min, field: [x]}", "unexpected-type /aggregator/field 1:32");
+}
+
+#[test]
+fn plain_events_are_read_the_short_way() {
+    let check = |text: &str, is_plain: bool| {
+        assert_eq!(read_plain_event(text).is_some(), is_plain, "{text}");
+    };
+    check(r#"{"tags":["gateways:front","metrics:rate"],"type":"metrics","value":12.5}"#, true);
+    check(r#"{ "tags": ["größe"], "timestamp": "2030-01-10T15:33:49.766Z", "value": "x" }"#, true);
+    check(r#"{"tags":["a"],"value":-3}"#, true);
+    check(r#"{"tags":["a"]}"#, true);
+    for other in [
+        r#"{"tags":["a"],"value":{}}"#,
+        r#"{"tags":["a"],"value":null}"#,
+        r#"{"tags":["a"],"value":18446744073709551616}"#,
+        r#"{"tags":["a"],"value":-0.0}"#,
+        r#"{"tags":["\u0041"]}"#,
+        r#"{"tags":["a"],"tags":["b"]}"#,
+        r#"{"tags":["a"],"kind":"event"}"#,
+        r#"{"tags":["a"],"type":null}"#,
+        r#"{"tags":["a"],"type":"a b"}"#,
+        r#"{"tags":["a"],"timestamp":"soon"}"#,
+        r#"{"tags":[1]}"#,
+        r#"{"tags":"a"}"#,
+        r#"{"tags":[]}"#,
+        "{\"tags\":[\"a\u{2028}b\"]}",
+        "tags: [a]",
+        "",
+    ] {
+        check(other, false);
+    }
+}
+
+/// A member of an event as JSON, more often right than not.
+fn member() -> impl Strategy<Value = String> {
+    let text = prop_oneof![
+        4 => "[a-z:/]{0,8}".prop_map(|text| json!(text).to_string()),
+        1 => ".{0,6}".prop_map(|text| json!(text).to_string()),
+        1 => "\\PC{0,6}".prop_map(|text| format!("\"{text}\"")),
+    ];
+    let number = prop_oneof![
+        any::<i64>().prop_map(|number| number.to_string()),
+        any::<u64>().prop_map(|number| number.to_string()),
+        any::<f64>().prop_map(|number| json!(number).to_string()),
+        (any::<i64>(), any::<u8>(), -400..400)
+            .prop_map(|(whole, part, exponent)| format!("{whole}.{part}e{exponent}")),
+        select(vec![
+            "-0",
+            "0.0",
+            "1E5",
+            "1.0",
+            "9007199254740993",
+            "1e400",
+            "1e-400",
+            "0x1F",
+            "01",
+            "1_0"
+        ])
+        .prop_map(str::to_owned),
+    ];
+    let tags = vec(text.clone(), 0..4).prop_map(|tags| format!("[{}]", tags.join(",")));
+    let other =
+        select(vec!["null", "true", "false", "yes", "{}", "[]", "~"]).prop_map(str::to_owned);
+    let value = prop_oneof![6 => text.clone(), 6 => number, 1 => tags.clone(), 1 => other];
+    let name = |name: &'static str| move |value: String| format!("\"{name}\":{value}");
+    prop_oneof![
+        6 => tags.prop_map(name("tags")),
+        4 => value.clone().prop_map(name("value")),
+        2 => "[a-z0-9_-]{0,6}".prop_map(|text| format!("\"type\": \"{text}\"")),
+        1 => text.prop_map(name("type")),
+        2 => select(vec!["\"2030-01-10T15:33:49.766Z\"", "\"2030-01-10\"", "\"now\"", "1"]).prop_map(str::to_owned).prop_map(name("timestamp")),
+        1 => value.prop_map(name("more")),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4_000, ..ProptestConfig::default() })]
+
+    /// What is read the short way is what the reader of documents reads.
+    #[test]
+    fn both_ways_lead_to_the_same_event(
+        mut members in vec(member(), 0..4),
+        tag in "[a-z]{1,3}",
+        (before, between) in (select(vec!["", " ", "\n"]), select(vec![",", ", ", ",\n", ",,"])),
+    ) {
+        members.push(format!("\"tags\":[\"{tag}\"]"));
+        members.dedup_by(|left, right| left.starts_with("\"tags") && right.starts_with("\"tags"));
+        let text = format!("{before}{{{}}}", members.join(between));
+        if let Some(event) = read_plain_event(&text) {
+            let read = document(&text).and_then(|node| read_posted_event(&node));
+            prop_assert_eq!(read, Ok(event), "{}", text);
+        }
+    }
 }
