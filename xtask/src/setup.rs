@@ -30,12 +30,18 @@ struct Need {
     present: fn() -> bool,
 }
 
-const NEEDS: [Need; 13] = [
+const NEEDS: [Need; 14] = [
     Need {
         package: "g++",
         purpose: "compiles RocksDB",
         wanted: |_| true,
         present: || program("c++").is_some(),
+    },
+    Need {
+        package: "make",
+        purpose: "compiles jemalloc",
+        wanted: |_| true,
+        present: || program("make").is_some(),
     },
     Need {
         package: "libclang-dev",
@@ -215,12 +221,16 @@ mod tests {
 
     #[test]
     fn each_purpose_has_its_packages() {
-        assert_eq!(packages(Options::default()), ["g++", "libclang-dev", "ccache", "haproxy"]);
+        assert_eq!(
+            packages(Options::default()),
+            ["g++", "make", "libclang-dev", "ccache", "haproxy"]
+        );
         let tests = packages(Options { for_tests: true, ..Options::default() });
         assert_eq!(
             tests,
             [
                 "g++",
+                "make",
                 "libclang-dev",
                 "ccache",
                 "haproxy",

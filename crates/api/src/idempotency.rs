@@ -5,6 +5,7 @@
 
 use crate::parameters;
 use crate::problem::Failure;
+use crate::relay;
 use crate::request::{Answer, Request};
 use actix_web::HttpResponse;
 use actix_web::http::{Method, StatusCode, header};
@@ -12,26 +13,32 @@ use segue_domain::command::Command;
 use segue_domain::event::Position;
 use segue_domain::store::{ExecuteError, Executed, Once, RequestKey};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::value::RawValue;
 
 const IDEMPOTENCY_KEY: header::HeaderName = header::HeaderName::from_static("idempotency-key");
 /// How long a key may be.
 const KEY_BYTES_MAX: usize = 255;
 
 /// What a write is answered with, in no form yet. Kept in the log as JSON: members may be added, never changed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Reply {
     status: u16,
     #[serde(skip_serializing_if = "Option::is_none")]
     revision: Option<Position>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    document: Option<Value>,
+    document: Option<Box<RawValue>>,
 }
 
 impl Reply {
     /// With a document.
-    pub fn document(status: StatusCode, revision: Option<Position>, document: Value) -> Self {
-        Self { status: status.as_u16(), revision, document: Some(document) }
+    pub fn document(
+        status: StatusCode,
+        revision: Option<Position>,
+        document: &impl Serialize,
+    ) -> Result<Self, Failure> {
+        let document = serde_json::value::to_raw_value(document);
+        let document = document.map_err(|error| Failure::internal(error.to_string()))?;
+        Ok(Self { status: status.as_u16(), revision, document: Some(document) })
     }
 
     /// Without one.
@@ -74,7 +81,10 @@ impl Request {
     ) -> Answer {
         let (store, context) = (&self.running()?.store, self.context());
         let Some(key) = self.key()? else {
-            let executed = store.execute(command, &context).await.map_err(refused)?;
+            let executed = store
+                .execute_through(&relay::here(store), command, &context)
+                .await
+                .map_err(refused)?;
             return Ok(self.reply(&reply(&executed)?));
         };
         let kept = |executed: &Executed| serde_json::to_vec(&reply(executed).ok()?).ok();

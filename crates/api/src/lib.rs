@@ -20,6 +20,7 @@ mod openapi;
 mod paging;
 mod parameters;
 mod problem;
+mod relay;
 mod request;
 mod routes;
 mod server;

@@ -10,6 +10,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
 
+/// Records are made by one thread and freed by another, which the allocator of the C library does under a lock.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// Deploys services from blueprints, routes their traffic, and records every action.
 #[derive(Parser)]
 #[command(name = "segue", version)]

@@ -1,6 +1,7 @@
 //! What form a request has and what form its answer takes: JSON or YAML (wire, section 2).
 
 use segue_domain::problem::ProblemKind;
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::problem::Failure;
@@ -9,6 +10,8 @@ use crate::problem::Failure;
 const QUOTE_MARK: char = '\u{FDD0}';
 /// No number or other special scalar is longer.
 const AMBIGUOUS_BYTES_MAX: usize = 64;
+
+const TEXT_KEYS_ONLY: &str = "the maps of documents have text keys only";
 
 /// The form of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,12 +64,11 @@ impl Format {
         }
     }
 
-    /// `value` in this form.
-    pub fn write(self, value: &Value) -> String {
+    /// `document` in this form.
+    pub fn write(self, document: &impl Serialize) -> String {
         match self {
-            // Faster than `to_string`, which goes through a formatter.
-            Format::Json => serde_json::to_string(value).expect("a value has text keys only"),
-            Format::Yaml => yaml(value),
+            Format::Json => serde_json::to_string(document).expect(TEXT_KEYS_ONLY),
+            Format::Yaml => yaml(&serde_json::to_value(document).expect(TEXT_KEYS_ONLY)),
         }
     }
 

@@ -18,7 +18,7 @@ use futures::{FutureExt, StreamExt};
 use segue_domain::command::{Context, RevisionMatch};
 use segue_domain::event::Position;
 use segue_domain::problem::ProblemKind;
-use serde_json::Value;
+use serde::Serialize;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -107,7 +107,7 @@ impl Request {
         &self,
         status: StatusCode,
         revision: Option<Position>,
-        document: &Value,
+        document: &impl Serialize,
     ) -> HttpResponse {
         let mut response = HttpResponseBuilder::new(status);
         if let Some(revision) = revision {
@@ -133,13 +133,13 @@ impl Request {
     }
 
     /// An answer with a page of a list of `total` items.
-    pub fn page(&self, paging: Paging, items: Vec<Value>, total: u64) -> HttpResponse {
+    pub fn page(&self, paging: Paging, items: &impl Serialize, total: u64) -> HttpResponse {
         let links = paging.links(&address(&self.http), self.http.query_string(), total);
         HttpResponse::Ok()
             .insert_header(("X-Total-Count", total.to_string()))
             .insert_header((header::LINK, links))
             .content_type(self.format.media_type())
-            .body(self.format.write(&Value::Array(items)))
+            .body(self.format.write(items))
     }
 
     /// The body of a request that is not read beforehand, once.

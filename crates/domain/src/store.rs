@@ -12,7 +12,9 @@ use crate::command::{Command, Context, Rules, decide};
 use crate::event::{
     Aggregate, Aggregator, Draft, Origin, Page, Position, Provenance, Query, Record,
 };
-use crate::log::{AppendError, Expect, Log, OpenError, Prepared, ReadError, Subscription};
+use crate::log::{
+    AppendError, Expect, Log, OpenError, Pending, Prepared, ReadError, Relay, Subscription,
+};
 use crate::problem::Problems;
 use crate::state::State;
 use arc_swap::ArcSwap;
@@ -57,6 +59,14 @@ pub struct Executed {
     pub records: Vec<Arc<Record>>,
     /// The state right after them.
     pub state: Arc<State>,
+}
+
+/// What a command is about to do.
+struct Submitted {
+    /// Its records, when there are any.
+    pending: Option<Pending>,
+    /// The state right after them.
+    state: Arc<State>,
 }
 
 /// Why a command was not executed.
@@ -106,33 +116,59 @@ impl Store {
         command: &Command,
         context: &Context,
     ) -> Result<Executed, ExecuteError> {
+        let Submitted { pending, state } = self.submit(command, context)?;
+        let records = match pending {
+            Some(pending) => pending.durable().await?,
+            None => Vec::new(),
+        };
+        Ok(self.executed(records, state))
+    }
+
+    /// The same for one of many who wait on the thread that `relay` belongs to.
+    pub async fn execute_through(
+        &self,
+        relay: &Relay,
+        command: &Command,
+        context: &Context,
+    ) -> Result<Executed, ExecuteError> {
+        let Submitted { pending, state } = self.submit(command, context)?;
+        let records = match pending {
+            Some(pending) => pending.durable_through(relay).await?,
+            None => Vec::new(),
+        };
+        Ok(self.executed(records, state))
+    }
+
+    /// What was executed, once it is durable: others see it from now on.
+    fn executed(&self, records: Vec<Arc<Record>>, state: Arc<State>) -> Executed {
+        self.state();
+        Executed { records, state }
+    }
+
+    /// Decides `command` and appends its events as one atomic batch, which is not durable yet.
+    fn submit(&self, command: &Command, context: &Context) -> Result<Submitted, ExecuteError> {
         // Events of others depend on no state, so that all but their order is settled without holding anybody up.
         let posted = match command {
             Command::Post(_) => Some(self.prepare(&self.state(), command, context)?),
             _ => None,
         };
-        let (pending, state) = {
-            let mut head = self.shared.head.lock().unwrap_or_else(PoisonError::into_inner);
-            let prepared = match posted {
-                Some(posted) => posted,
-                None => self.prepare(&head, command, context)?,
-            };
-            if prepared.is_empty() {
-                return Ok(Executed { records: Vec::new(), state: self.state() });
-            }
-            // Held over the append, so that whoever sees its records also finds the state that they make.
-            let mut sequenced = self.shared.states.sequenced();
-            let pending = self.shared.log.append_prepared(prepared, &Expect::Any, None)?;
-            for record in pending.records() {
-                head.apply(record);
-            }
-            let state = Arc::new(head.clone());
-            sequenced.push_back(Arc::clone(&state));
-            (pending, state)
+        let mut head = self.shared.head.lock().unwrap_or_else(PoisonError::into_inner);
+        let prepared = match posted {
+            Some(posted) => posted,
+            None => self.prepare(&head, command, context)?,
         };
-        let records = pending.durable().await?;
-        self.state();
-        Ok(Executed { records, state })
+        if prepared.is_empty() {
+            return Ok(Submitted { pending: None, state: self.state() });
+        }
+        // Held over the append, so that whoever sees its records also finds the state that they make.
+        let mut sequenced = self.shared.states.sequenced();
+        let pending = self.shared.log.append_prepared(prepared, &Expect::Any, None)?;
+        for record in pending.records() {
+            head.apply(record);
+        }
+        let state = Arc::new(head.clone());
+        sequenced.push_back(Arc::clone(&state));
+        Ok(Submitted { pending: Some(pending), state })
     }
 
     /// Decides `command` on `state`.
@@ -170,6 +206,11 @@ impl Store {
     /// The records after `after`, gap-free, then new ones as they become durable.
     pub fn subscribe(&self, after: Position) -> Subscription {
         self.shared.log.subscribe(after)
+    }
+
+    /// The same for one of many subscribers on the thread that `relay` belongs to.
+    pub fn subscribe_through(&self, relay: &Relay, after: Position) -> Subscription {
+        self.shared.log.subscribe_through(relay, after)
     }
 
     /// The records that match `query`; `page` counts from 1.

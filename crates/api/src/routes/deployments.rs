@@ -29,7 +29,7 @@ async fn list(request: Request) -> Answer {
     let state = request.running()?.store.state();
     let names = paging.slice(state.deployments().keys());
     let items = names.into_iter().filter_map(|name| export.document(&request, &state, name));
-    Ok(request.page(paging, items.collect(), state.deployments().len() as u64))
+    Ok(request.page(paging, &items.collect::<Vec<_>>(), state.deployments().len() as u64))
 }
 
 async fn get(request: Request) -> Answer {
@@ -173,7 +173,7 @@ async fn set_scale(request: Request, verb: Verb) -> Answer {
     })?;
     let reply = |state: &State| {
         let scale = dsl::write_inline_scale(&service.scale(state)?);
-        Ok(Reply::document(StatusCode::ACCEPTED, request.revision(state, &key)?, scale))
+        Reply::document(StatusCode::ACCEPTED, request.revision(state, &key)?, &scale)
     };
     request.perform(&documents, wishes, false, reply).await
 }

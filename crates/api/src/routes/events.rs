@@ -12,6 +12,7 @@ use segue_domain::command::{Command, Posted};
 use segue_domain::dsl::{self, EventQuery, PostedEvent};
 use segue_domain::event::{Aggregate, Position, Query, Record, Tags, TimeRange};
 use segue_domain::store::Executed;
+use serde::Serialize;
 use serde_json::{Value, json};
 use time::format_description::BorrowedFormatItem;
 use time::macros::format_description;
@@ -26,15 +27,26 @@ pub(super) fn configure(config: &mut web::ServiceConfig) {
 }
 
 /// The form that events have for clients.
-pub(super) fn document(record: &Record) -> Value {
+#[derive(Debug, Serialize)]
+pub(super) struct EventDocument<'a> {
+    id: String,
+    tags: &'a [String],
+    value: &'a Value,
+    timestamp: String,
+    #[serde(rename = "type")]
+    pub kind: &'a str,
+}
+
+/// The document of `record`.
+pub(super) fn document(record: &Record) -> EventDocument<'_> {
     let event = &record.event;
-    json!({
-        "id": record.position.to_string(),
-        "tags": event.tags.as_slice(),
-        "value": event.value,
-        "timestamp": timestamp(event.timestamp),
-        "type": event.kind,
-    })
+    EventDocument {
+        id: record.position.to_string(),
+        tags: event.tags.as_slice(),
+        value: &event.value,
+        timestamp: timestamp(event.timestamp),
+        kind: &event.kind,
+    }
 }
 
 /// An instant with milliseconds, in UTC.
@@ -69,8 +81,8 @@ async fn list(request: Request) -> Answer {
     // Records that are not in memory are read from disk.
     let page = web::block(move || store.query(&query, paging.page, paging.per_page)).await;
     let page = page.map_err(|error| Failure::internal(error.to_string()))??;
-    let items = page.records.iter().map(|record| document(record)).collect();
-    Ok(request.page(paging, items, page.total))
+    let items: Vec<_> = page.records.iter().map(|record| document(record)).collect();
+    Ok(request.page(paging, &items, page.total))
 }
 
 /// Whole numbers have no fraction; what no number can say is null.
@@ -95,7 +107,7 @@ async fn create(request: Request) -> Answer {
     let reply = |executed: &Executed| {
         let record = executed.records.first();
         let record = record.ok_or_else(|| Failure::internal("a posted event was not appended"))?;
-        Ok(Reply::document(StatusCode::CREATED, None, document(record)))
+        Reply::document(StatusCode::CREATED, None, &document(record))
     };
     request.carry_out(&command, Failure::from, reply).await
 }
@@ -115,13 +127,14 @@ fn validated(request: &Request, command: Command) -> Answer {
     let Command::Post(Posted { tags, kind, value, timestamp }) = command else {
         return Err(Failure::internal("what was validated is no event"));
     };
-    let document = json!({
-        "id": Position::START.to_string(),
-        "tags": Tags::expand(tags).as_slice(),
-        "value": value,
-        "timestamp": self::timestamp(timestamp.unwrap_or(context.now)),
-        "type": kind,
-    });
+    let tags = Tags::expand(tags);
+    let document = EventDocument {
+        id: Position::START.to_string(),
+        tags: tags.as_slice(),
+        value: &value,
+        timestamp: self::timestamp(timestamp.unwrap_or(context.now)),
+        kind: &kind,
+    };
     Ok(request.document(StatusCode::CREATED, None, &document))
 }
 

@@ -1,6 +1,7 @@
 //! Events in the form that streams send: made once, and shared by all streams that send them.
 
 use super::events;
+use crate::negotiation::Format;
 use actix_web::web::Bytes;
 use segue_domain::event::{Position, Record};
 use std::sync::{Mutex, PoisonError};
@@ -41,7 +42,7 @@ impl Frames {
 
 /// One server-sent event.
 fn frame(record: &Record) -> Bytes {
-    let data = events::document(record);
+    let data = Format::Json.write(&events::document(record));
     Bytes::from(format!("id: {}\nevent: {}\ndata: {data}\n\n", record.position, record.event.kind))
 }
 

@@ -135,13 +135,13 @@ impl Request {
             };
             if documents.many {
                 let list: Result<Vec<Value>, Failure> = keys.iter().map(represent).collect();
-                return Ok(Reply::document(writing.status, None, Value::Array(list?)));
+                return Reply::document(writing.status, None, &Value::Array(list?));
             }
             let [key] = &keys[..] else {
                 return Err(Failure::internal("one document made several wishes"));
             };
             let revision = self.revision(state, key)?;
-            Ok(Reply::document(writing.status, revision, represent(key)?))
+            Reply::document(writing.status, revision, &represent(key)?)
         };
         self.perform(documents, wishes, writing.existing, reply).await
     }

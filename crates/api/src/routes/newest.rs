@@ -13,7 +13,6 @@ use segue_domain::event::{Bound, Origin, Provenance, Query, Record, TimeRange};
 use segue_domain::log::ReadError;
 use segue_domain::store::Store;
 use segue_workers::health;
-use serde_json::json;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
@@ -167,7 +166,7 @@ async fn newest(request: &Request, alternatives: Vec<Vec<String>>, wanted: &Want
         Failure::not_found(format!("no event of the last {seconds} s carries {tags}"))
     })?;
     let mut document = events::document(&record);
-    document["type"] = json!(wanted.kind);
+    document.kind = wanted.kind;
     Ok(request.document(StatusCode::OK, None, &document))
 }
 

@@ -43,7 +43,7 @@ async fn set(request: Request, verb: Verb) -> Answer {
     let reply = |state: &State| {
         let sla = dsl::write_cluster_sla(cluster.promised(state)?);
         let revision = request.revision(state, &cluster.key())?;
-        Ok(Reply::document(StatusCode::ACCEPTED, revision, sla))
+        Reply::document(StatusCode::ACCEPTED, revision, &sla)
     };
     request.perform(&documents, wishes, false, reply).await
 }

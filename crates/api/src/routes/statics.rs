@@ -41,7 +41,8 @@ async fn list(request: Request) -> Answer {
         .into_iter()
         .map(|name| shown(&request, &state, &ArtifactKey::new(kind, name), references))
         .collect();
-    Ok(request.page(paging, items?.into_iter().flatten().collect(), total))
+    let items: Vec<Value> = items?.into_iter().flatten().collect();
+    Ok(request.page(paging, &items, total))
 }
 
 async fn get(request: Request) -> Answer {

@@ -6,6 +6,7 @@
 use super::{Frames, events};
 use crate::parameters::Parameters;
 use crate::problem::Failure;
+use crate::relay;
 use crate::request::{Answer, Request};
 use crate::service::Service;
 use actix_web::HttpResponse;
@@ -51,7 +52,7 @@ impl Events {
             Some(text) => position(text)?.min(last),
             None => last,
         };
-        Ok(Self { records: store.subscribe(after), query })
+        Ok(Self { records: store.subscribe_through(&relay::here(store), after), query })
     }
 
     /// The next of them; `None` when there will be none, which is logged. May be dropped while it waits.

@@ -8,7 +8,7 @@
 //!
 //! Parts: `sequencer` gives positions, `writer` commits groups of appends, `storage` is RocksDB, `format` the
 //! frozen bytes, `chain` the hash over all of them, `migrate` brings older stores up to date, `index` answers queries, `recent` holds the newest records, `subscription` streams
-//! them, `snapshot` and `keeper` bound how much is read at opening, and `mark` notices a log that lost its end.
+//! them, `relay` wakes many on one thread, `snapshot` and `keeper` bound how much is read at opening, and `mark` notices a log that lost its end.
 //! The log knows neither commands nor state, and takes from a fact only which artifact it revises.
 
 mod backup;
@@ -20,6 +20,7 @@ mod keeper;
 mod mark;
 mod migrate;
 mod recent;
+mod relay;
 mod retention;
 mod sequencer;
 mod snapshot;
@@ -34,6 +35,7 @@ pub use backup::{BackedUp, BackupError, restore};
 pub use chain::ChainHash;
 pub use error::{AppendError, OpenError, ReadError};
 pub use migrate::{Migrated, migrate};
+pub use relay::Relay;
 pub use retention::{Dropped, Expiry, KEPT_TYPES, RetentionError};
 pub use sequencer::Prepared;
 pub use subscription::Subscription;
@@ -205,7 +207,23 @@ impl Log {
 
     /// Durable records after `after`, then those that come: no gap, no duplicate, in order.
     pub fn subscribe(&self, after: Position) -> Subscription {
-        Subscription::new(Arc::clone(&self.0.shared), after)
+        let progress = self.shared().progress.subscribe();
+        Subscription::new(Arc::clone(&self.0.shared), progress, after)
+    }
+
+    /// The same for one of many subscribers on the thread that `relay` belongs to. Ends when the relay does.
+    pub fn subscribe_through(&self, relay: &Relay, after: Position) -> Subscription {
+        Subscription::new(Arc::clone(&self.0.shared), relay.progress(), after)
+    }
+
+    /// A relay for a thread on which many wait, and what has to run there as a task: it ends with the log.
+    pub fn relay(&self) -> (Relay, impl Future<Output = ()> + Send + use<>) {
+        Relay::new(&self.0.shared)
+    }
+
+    /// Whether `relay` is one of this log.
+    pub fn has_relay(&self, relay: &Relay) -> bool {
+        relay.is_of(&self.0.shared)
     }
 
     /// Hands every durable record after `after` that has a fact to `visit`, in order, and gives the position up to which
@@ -310,6 +328,15 @@ impl Pending {
     pub async fn durable(self) -> Result<Vec<Arc<Record>>, AppendError> {
         let outcome = self.outcome.await;
         settle(self.records, outcome)
+    }
+
+    /// The same for one of many who wait on the thread that `relay` belongs to.
+    pub async fn durable_through(self, relay: &Relay) -> Result<Vec<Arc<Record>>, AppendError> {
+        match self.records.last().map(|record| record.position) {
+            Some(last) if relay.reached(last).await => Ok(self.records),
+            // Without records, or with a reason to tell.
+            _ => self.durable().await,
+        }
     }
 
     /// The same for a thread that may block. Panics inside of an asynchronous task.

@@ -5,7 +5,7 @@
 //! or lose records, and the writer never waits for one.
 
 use super::error::ReadError;
-use super::{Condition, Shared};
+use super::{Condition, Progress, Shared};
 use crate::event::{Position, Record};
 use futures::Stream;
 use futures::stream::{self, BoxStream, StreamExt};
@@ -13,6 +13,7 @@ use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use tokio::sync::watch;
 
 /// How many records, and roughly how many bytes of them, a subscriber that is behind reads at once.
 const CHUNK_RECORDS_MAX: usize = 256;
@@ -25,7 +26,7 @@ pub struct Subscription(BoxStream<'static, Result<Arc<Record>, ReadError>>);
 
 struct Place {
     shared: Arc<Shared>,
-    progress: tokio::sync::watch::Receiver<super::Progress>,
+    progress: watch::Receiver<Progress>,
     after: Position,
     chunk: VecDeque<Arc<Record>>,
     /// Whether others had their turn since the last chunk was read.
@@ -35,8 +36,11 @@ struct Place {
 
 impl Subscription {
     /// From the record after `after` on.
-    pub(super) fn new(shared: Arc<Shared>, after: Position) -> Self {
-        let progress = shared.progress.subscribe();
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        progress: watch::Receiver<Progress>,
+        after: Position,
+    ) -> Self {
         let place =
             Place { shared, progress, after, chunk: VecDeque::new(), rested: true, failed: false };
         Self(

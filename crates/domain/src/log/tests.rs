@@ -4,6 +4,7 @@ mod backups;
 mod damage;
 pub(super) mod golden;
 mod queries;
+mod relay;
 mod retention;
 mod snapshots;
 
