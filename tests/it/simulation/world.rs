@@ -183,7 +183,8 @@ impl World {
 
     /// What a worker that knows nothing yet tells of how everything is now.
     pub fn told_anew(&self) -> Command {
-        let mut fresh = health(&self.service.checks, &self.proxy, &self.settings);
+        let empty = Store::in_memory(rules()).expect("a log in memory opens");
+        let mut fresh = health(&empty, &self.service.checks, &self.proxy, &self.settings);
         let turn = block_on(fresh.turn(&self.store.state(), self.now)).expect("the proxy answers");
         Command::All(turn.reports.into_iter().map(Command::Report).collect())
     }
@@ -301,15 +302,20 @@ impl Service {
             deployments: BTreeMap::new(),
             sla: SlaWorker::new(store.clone()),
             escalation: EscalationWorker::new(store.clone()),
-            health: health(&checks, proxy, settings),
+            health: health(store, &checks, proxy, settings),
             health_at: None,
             checks,
         }
     }
 }
 
-fn health(checks: &Arc<Results>, proxy: &Arc<Proxy>, settings: &Settings) -> HealthWorker {
-    HealthWorker::new(driver(proxy), settings.windows, checks.failing())
+fn health(
+    store: &Store,
+    checks: &Arc<Results>,
+    proxy: &Arc<Proxy>,
+    settings: &Settings,
+) -> HealthWorker {
+    HealthWorker::new(store.clone(), driver(proxy), settings.windows, checks.failing())
 }
 
 fn driver(proxy: &Arc<Proxy>) -> Arc<dyn GatewayDriver> {

@@ -101,11 +101,6 @@ impl Proxy {
         self.shared().traffic = traffic;
     }
 
-    /// What comes through now.
-    pub fn sent(&self) -> Traffic {
-        self.shared().traffic.clone()
-    }
-
     /// Forgets everything, as a proxy that crashed, and tells of it.
     pub fn lose(&self) {
         self.truth.lose();
