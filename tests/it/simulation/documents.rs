@@ -176,7 +176,7 @@ fn breed(random: &mut StdRng, cluster: &str, version: u32) -> Breed {
         constants: Traits::new(),
         arguments: Vec::<Argument>::new(),
         dependencies,
-        health_checks: random.random_bool(0.15).then(|| vec![check]),
+        health_checks: random.random_bool(0.3).then(|| vec![check]),
     }
 }
 

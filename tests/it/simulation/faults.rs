@@ -126,8 +126,8 @@ impl Life {
         self.world.proxy.carry(kept);
     }
 
-    /// From now on other requests come, and end otherwise.
-    pub(super) fn send_traffic(&mut self) {
+    /// From now on other requests come, end otherwise, and take one of so many milliseconds.
+    pub(super) fn send_traffic(&mut self, times_ms: &[u64]) {
         let state = self.world.store.state();
         let mut traffic = Traffic { lost: self.random.random_range(0..3), ..Traffic::default() };
         for (name, stored) in state.published_gateways() {
@@ -136,7 +136,7 @@ impl Life {
             }
             let mut whole = Count::default();
             for path in stored.gateway.routes.keys() {
-                let count = self.any_requests();
+                let count = self.any_requests(times_ms);
                 whole.merge(&count);
                 if count != Count::default() {
                     traffic.counts.insert(Passage::route(name, path.as_str()), count);
@@ -151,9 +151,9 @@ impl Life {
         self.world.proxy.send(traffic);
     }
 
-    fn any_requests(&mut self) -> Count {
+    fn any_requests(&mut self, times_ms: &[u64]) -> Count {
         let (number, every) = (self.random.random_range(0..8), self.random.random_range(1..6));
-        let time_ms = *[20, 300, 900].choose(&mut self.random).expect("there are some");
+        let time_ms = *times_ms.choose(&mut self.random).expect("there are some");
         let mut count = Count::default();
         for index in 0..number {
             let failed = every < 3 && index % every == 0;

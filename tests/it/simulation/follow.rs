@@ -32,11 +32,6 @@ pub(super) struct Read<'a> {
 }
 
 impl Follow {
-    /// The fold.
-    pub fn state(&self) -> &State {
-        &self.state
-    }
-
     /// A turn begins that somebody overtakes.
     pub fn remember(&mut self) {
         self.remembered = self.state.clone();
@@ -49,6 +44,9 @@ impl Follow {
 
     /// Reads what is new; the service lives its so many-th life. The error says what does not hold.
     pub fn read(&mut self, store: &Store, tally: &Tally, life: u32) -> Result<(), String> {
+        if store.log().last() == self.state.position() {
+            return Ok(());
+        }
         let records = store.log().read(self.state.position(), usize::MAX);
         for record in records.map_err(|error| error.to_string())? {
             if self.append.0 != record.provenance.correlation {
@@ -67,7 +65,8 @@ impl Follow {
             count(&record.event, tally);
             self.state.apply(&record);
         }
-        self.measures.forget(&self.state);
+        self.measures.look(&self.state);
+        ensure(self.state == *store.state(), || "the fold of the log is not the state".to_owned())?;
         Ok(())
     }
 }

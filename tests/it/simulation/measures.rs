@@ -37,6 +37,8 @@ struct Told {
     value: Value,
     at: OffsetDateTime,
     life: u32,
+    /// Whether its subject was away since: the worker may have seen that, and tells it anew.
+    was_away: bool,
 }
 
 impl Measures {
@@ -45,9 +47,10 @@ impl Measures {
         self.told.get(key).map(|told| &told.value)
     }
 
-    /// All of what something was told, and is there.
-    pub(super) fn all(&self) -> impl Iterator<Item = (&Key, &Value)> {
-        self.told.iter().map(|(key, told)| (key, &told.value))
+    /// Everything that was told of what is there.
+    pub(super) fn all(&self, state: &State) -> impl Iterator<Item = (&Key, &Value)> {
+        let there = self.told.iter().filter(|(key, _)| key.exists(state));
+        there.map(|(key, told)| (key, &told.value))
     }
 
     /// Reads a record of the service's so many-th life.
@@ -74,7 +77,10 @@ impl Measures {
                 .map_err(|words| format!("record {} tells {words}", record.position))?;
         }
         self.append.1.push(key.clone());
-        self.told.insert(key, Told { value: event.value.clone(), at: record.time, life });
+        self.told.insert(
+            key,
+            Told { value: event.value.clone(), at: record.time, life, was_away: false },
+        );
         Ok(())
     }
 
@@ -85,7 +91,8 @@ impl Measures {
         let (from, to) = (&told.value, value);
         let age = record.time - told.at;
         let with_specific = self.append.1.iter().any(|other| other.is_part_of(key));
-        if with_specific || told.life != self.life || from != to && key.crosses(from, to) {
+        let is_anew = told.was_away || told.life != self.life;
+        if with_specific || is_anew || from != to && key.crosses(from, to) {
             return Ok(());
         }
         ensure(age > Duration::ZERO, || format!("{key:?} twice at once"))?;
@@ -101,9 +108,11 @@ impl Measures {
         Ok(())
     }
 
-    /// What is not there any more is told anew when it comes back.
-    pub(super) fn forget(&mut self, state: &State) {
-        self.told.retain(|key, _| key.exists(state));
+    /// Notes what is not there any more.
+    pub(super) fn look(&mut self, state: &State) {
+        for (key, told) in &mut self.told {
+            told.was_away |= !key.exists(state);
+        }
     }
 }
 

@@ -144,7 +144,7 @@ impl Life {
             let last = self.follow.measures.last(key);
             self.hold(last == Some(value), || format!("{key:?} is {value}, and told was {last:?}"));
         }
-        for (key, value) in self.follow.measures.all() {
+        for (key, value) in self.follow.measures.all(state) {
             self.hold(told.contains_key(key) || *value == 0, || {
                 format!("{key:?} is nothing, and told was {value}")
             });
