@@ -4,7 +4,9 @@
 use super::follow::{Read, ensure};
 use super::tally::Tally;
 use super::world::OVERTAKEN;
-use segue_domain::artifact::{Escalation, EscalationReference, Scale, ScaleStep, Sla, SlaCheck};
+use segue_domain::artifact::{
+    Escalation, EscalationReference, Scale, ScaleStep, Service, Sla, SlaCheck,
+};
 use segue_domain::event::{Fact, Position};
 use segue_domain::state::State;
 use std::collections::BTreeMap;
@@ -100,8 +102,8 @@ impl Alarms {
         let state = if is_overtaken { read.remembered } else { read.old };
         let (now, known) = (record.time, state.position());
         let tag = |group: &str| {
-            let tags = record.event.tags.as_slice().iter();
-            tags.filter_map(|tag| tag.strip_prefix(group)).next().unwrap_or_default().to_owned()
+            let mut tags = record.event.tags.as_slice().iter();
+            tags.find_map(|tag| tag.strip_prefix(group)).unwrap_or_default().to_owned()
         };
         let (deployment, cluster) = (tag("deployments:"), tag("clusters:"));
         let words = |what: &str| format!("the verdict {} {what}", record.position);
@@ -117,7 +119,7 @@ impl Alarms {
         else {
             return Err(words("is of a cluster that promises nothing"));
         };
-        ensure(found.services.iter().all(|service| service.is_done()), || {
+        ensure(found.services.iter().all(Service::is_done), || {
             words("is of a cluster that is not at rest")
         })?;
         let cooling = now - Duration::seconds(interval_seconds + cooldown_seconds);

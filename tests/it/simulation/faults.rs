@@ -151,9 +151,9 @@ impl Life {
         self.world.proxy.send(traffic);
     }
 
-    fn any_requests(&mut self, times_ms: &[u64]) -> Count {
+    fn any_requests(&mut self, choice_ms: &[u64]) -> Count {
         let (number, every) = (self.random.random_range(0..8), self.random.random_range(1..6));
-        let time_ms = *times_ms.choose(&mut self.random).expect("there are some");
+        let time_ms = *choice_ms.choose(&mut self.random).expect("there are some");
         let mut count = Count::default();
         for index in 0..number {
             let failed = every < 3 && index % every == 0;

@@ -114,6 +114,21 @@ fn check_fact(read: &Read<'_>) -> Result<(), String> {
                 format!("record {position} says that '{service}' is done, which it is not")
             })
         }
+        Some(Fact::Deployment {
+            name,
+            fact: DeploymentFact::InstancesObserved { cluster, service, instances },
+        }) => {
+            let deployment = read.before.deployment(name);
+            let found = deployment.and_then(|found| found.service(cluster, service));
+            let known = found.map(|found| &found.instances[..]).unwrap_or_default();
+            let back = known.iter().find(|known| {
+                let mut now = instances.iter().filter(|instance| instance.name == known.name);
+                now.any(|instance| instance.leaving < known.leaving)
+            });
+            ensure(back.is_none(), || {
+                format!("record {position} calls back an instance that is on its way out")
+            })
+        }
         _ => Ok(()),
     }
 }

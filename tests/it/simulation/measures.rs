@@ -153,11 +153,12 @@ impl Key {
         let names: Vec<&str> =
             self.subject.iter().filter_map(|tag| Some(tag.split_once(':')?.1)).collect();
         let is_gateway = self.subject.first().is_some_and(|tag| tag.starts_with("gateways:"));
+        let gateway = |name: &str| state.gateways().get(name).filter(|stored| stored.published);
         match (is_gateway, &names[..]) {
-            (true, [name]) => state.gateway(name).is_some(),
-            (true, [name, route]) => state
-                .gateway(name)
-                .is_some_and(|gateway| gateway.routes.keys().any(|path| path.as_str() == *route)),
+            (true, [name]) => gateway(name).is_some(),
+            (true, [name, route]) => gateway(name).is_some_and(|stored| {
+                stored.gateway.routes.keys().any(|path| path.as_str() == *route)
+            }),
             (false, [name]) => state.deployment(name).is_some(),
             (false, [name, cluster]) => {
                 state.deployment(name).is_some_and(|found| found.clusters.contains_key(*cluster))

@@ -23,8 +23,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use time::{Duration, OffsetDateTime};
 
-/// The pool of ports: it wraps around soon, and what deployments and gateways want together is more.
-pub const PORTS: std::ops::RangeInclusive<u16> = 20_000..=20_006;
+/// The pool of ports: it wraps around soon, and deployments and gateways may want more than that.
+pub const PORTS: std::ops::RangeInclusive<u16> = 20_000..=20_004;
 /// How often health is looked at; the worker itself asks for it.
 const LOOK: Duration = Duration::seconds(1);
 

@@ -188,21 +188,21 @@ impl Shared {
     fn look(
         &mut self,
         deployment: &str,
-        truth: Vec<ObservedInstance>,
+        truth: &[ObservedInstance],
         sight: Option<Sight>,
         tally: &Tally,
     ) -> Vec<ObservedInstance> {
         self.observed.insert(deployment.to_owned());
         let past = self.past.entry(deployment.to_owned()).or_default();
         let said = match sight {
-            None | Some(Sight::Failed) => truth.clone(),
-            Some(Sight::Past) => past.front().unwrap_or(&truth).clone(),
+            None | Some(Sight::Failed) => truth.to_vec(),
+            Some(Sight::Past) => past.front().cloned().unwrap_or_else(|| truth.to_vec()),
             Some(Sight::Lacking(every)) => {
                 let kept = truth.iter().enumerate().filter(|(index, _)| index % every != 0);
                 kept.map(|(_, instance)| instance.clone()).collect()
             }
         };
-        past.push_back(truth.clone());
+        past.push_back(truth.to_vec());
         if past.len() > PAST_MAX {
             past.pop_front();
         }
@@ -217,15 +217,15 @@ impl Shared {
         };
         let is_there =
             |list: &[ObservedInstance], name: &str| list.iter().any(|found| found.name == name);
-        for found in &truth {
-            let hidden = is_running(&truth, &found.name) && !is_running(&said, &found.name);
+        for found in truth {
+            let hidden = is_running(truth, &found.name) && !is_running(&said, &found.name);
             if hidden || !is_there(&said, &found.name) {
                 self.hidden.insert(found.name.clone());
                 self.asked.lied.insert(found.owner.clone());
             }
         }
         for found in said.iter().filter(|found| is_running(&said, &found.name)) {
-            if !is_running(&truth, &found.name) {
+            if !is_running(truth, &found.name) {
                 self.ghosts.insert(found.name.clone());
                 self.asked.lied.insert(found.owner.clone());
             }
@@ -261,7 +261,7 @@ impl ContainerDriver for Containers {
             self.tally.count("observation failed");
             return Err(trouble());
         }
-        Ok(shared.look(deployment, truth, sight, &self.tally))
+        Ok(shared.look(deployment, &truth, sight, &self.tally))
     }
 
     async fn start(&self, spec: &InstanceSpec) -> Result<(), Error> {
