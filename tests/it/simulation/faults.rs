@@ -226,6 +226,10 @@ impl Life {
             _ => self.post_alarm(),
         }
         if let Some(report) = report {
+            let seen = self.told(&taken.before, &report.1);
+            let recorded = self.told(&self.world.store.state(), &report.1);
+            let gone = seen.into_keys().filter(|key| !recorded.contains_key(key));
+            self.unrecorded.extend(gone);
             self.world.report(&report);
         }
     }

@@ -1,6 +1,7 @@
 //! One life: what happens in which order, until everything is at rest.
 
 use super::follow::Follow;
+use super::measures::Key;
 use super::tally::{Counts, Tally};
 use super::world::{Who, World};
 use rand::RngExt;
@@ -32,6 +33,8 @@ pub struct Life {
     pub(super) sick: BTreeSet<String>,
     /// Every name that an instance was ever to be started with.
     pub(super) names: BTreeSet<String>,
+    /// What was measured of something that was gone when it was to be recorded.
+    pub(super) unrecorded: BTreeSet<Key>,
     /// Instances that were to be stopped when nobody wanted them.
     pub(super) doomed: BTreeSet<String>,
 }
@@ -54,6 +57,7 @@ impl Life {
             draining: BTreeMap::new(),
             sick: BTreeSet::new(),
             names: BTreeSet::new(),
+            unrecorded: BTreeSet::new(),
             doomed: BTreeSet::new(),
         }
     }

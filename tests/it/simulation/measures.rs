@@ -1,6 +1,7 @@
 //! What must hold of what is measured: health stays between 0 and 1, and nothing is told again without need.
 
 use super::follow::ensure;
+use super::world::OVERTAKEN;
 use segue_domain::event::{Event, Record};
 use segue_domain::state::State;
 use serde_json::Value;
@@ -85,12 +86,15 @@ impl Measures {
     }
 
     /// Something is told again: since something more specific is told with it, since the service was started anew, since
-    /// it crossed to where somebody has to look, or once in a period, when it changed or is old.
+    /// it crossed to where somebody has to look, or once in a period, when it changed or is old. In a turn that was
+    /// overtaken the more specific may be gone by the time that the rest is recorded.
     fn check_again(&mut self, record: &Record, key: &Key, told: &Told) -> Result<(), String> {
         let value = &record.event.value;
         let (from, to) = (&told.value, value);
         let age = record.time - told.at;
-        let with_specific = self.append.1.iter().any(|other| other.is_part_of(key));
+        let is_overtaken = record.provenance.correlation.starts_with(OVERTAKEN);
+        let with_specific = is_overtaken && key.has_parts()
+            || self.append.1.iter().any(|other| other.is_part_of(key));
         let is_anew = told.was_away || told.life != self.life;
         if with_specific || is_anew || from != to && key.crosses(from, to) {
             return Ok(());
@@ -132,6 +136,12 @@ impl Key {
         self.measure == whole.measure
             && self.subject.len() > whole.subject.len()
             && self.subject.starts_with(&whole.subject)
+    }
+
+    /// Whether something may be more specific.
+    fn has_parts(&self) -> bool {
+        let has_routes = self.subject.first().is_some_and(|tag| tag.starts_with("gateways:"));
+        self.subject.len() < if has_routes { 2 } else { 3 }
     }
 
     fn crosses(&self, from: &Value, to: &Value) -> bool {

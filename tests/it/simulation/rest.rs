@@ -4,11 +4,12 @@ use super::life::Life;
 use super::measures::Key;
 use super::world::{PORTS, Who, rules};
 use segue_domain::artifact::{Deployment, Intention, PhaseName, Service};
-use segue_domain::command::{Context, decide};
+use segue_domain::command::{Command, Context, decide};
 use segue_domain::state::{State, satisfying};
 use segue_domain::store::replay;
 use segue_workers::containers::{Condition, Owner};
 use segue_workers::routing::configuration;
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Life {
@@ -134,18 +135,12 @@ impl Life {
 
     /// What was told last of health and metrics is what a worker tells that knows nothing yet; what it does not tell
     /// any more was told to be nothing.
+    ///
+    /// What was measured of something that somebody took away in that very turn is not recorded. When it is back before
+    /// it is looked again, the worker takes it for told until it changes, or five minutes are over.
     fn check_told(&self, state: &State) {
-        let context = Context {
-            now: self.world.now(),
-            actor: segue_workers::health::ACTOR.to_owned(),
-            cause: None,
-            correlation: "anew".to_owned(),
-        };
-        let told = decide(state, &self.world.told_anew(), &context, &rules());
-        let told = told.expect("reports are not refused");
-        let told: BTreeMap<Key, serde_json::Value> =
-            told.iter().map(|event| (Key::of(event), event.value.clone())).collect();
-        for (key, value) in &told {
+        let told = self.told(state, &self.world.told_anew());
+        for (key, value) in told.iter().filter(|(key, _)| !self.unrecorded.contains(key)) {
             let last = self.follow.measures.last(key);
             self.hold(last == Some(value), || format!("{key:?} is {value}, and told was {last:?}"));
         }
@@ -154,6 +149,21 @@ impl Life {
                 format!("{key:?} is nothing, and told was {value}")
             });
         }
+    }
+}
+
+impl Life {
+    /// What `reports` tell of health and metrics when they are decided on `state`.
+    pub(super) fn told(&self, state: &State, reports: &Command) -> BTreeMap<Key, Value> {
+        let context = Context {
+            now: self.world.now(),
+            actor: segue_workers::health::ACTOR.to_owned(),
+            cause: None,
+            correlation: "anew".to_owned(),
+        };
+        let events = decide(state, reports, &context, &rules()).expect("reports are not refused");
+        let measured = events.iter().filter(|event| event.fact.is_none());
+        measured.map(|event| (Key::of(event), event.value.clone())).collect()
     }
 }
 
