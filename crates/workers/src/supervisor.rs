@@ -299,7 +299,8 @@ fn worker(shared: &Shared, name: &str) -> (Box<dyn Worker>, Vec<watch::Receiver<
         ESCALATION => return (Box::new(EscalationWorker::new(shared.store.clone())), Vec::new()),
         HEALTH => {
             let (gateways, failing) = (Arc::clone(&shared.gateways), shared.checks.failing());
-            let worker = HealthWorker::new(gateways, settings.windows, failing);
+            let worker =
+                HealthWorker::new(shared.store.clone(), gateways, settings.windows, failing);
             return (Box::new(worker), Vec::new());
         }
         _ => {}

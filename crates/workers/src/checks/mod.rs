@@ -106,7 +106,7 @@ impl Worker for ChecksWorker {
 }
 
 /// What is to be checked: every instance that stays and whose ports are known, by the effective checks of its service.
-fn checks(state: &State) -> Vec<Check> {
+pub fn checks(state: &State) -> Vec<Check> {
     let mut checks = Vec::new();
     for stored in state.deployments().values() {
         for cluster in stored.artifact.clusters.values() {

@@ -57,7 +57,7 @@ impl Results {
     }
 
     /// From now on these checks count, and no others.
-    pub(super) fn expect(&self, checks: &[Check]) {
+    pub fn expect(&self, checks: &[Check]) {
         let wanted: BTreeSet<&Check> = checks.iter().collect();
         let mut found = self.found();
         found.retain(|check, _| wanted.contains(check));
@@ -68,7 +68,7 @@ impl Results {
     }
 
     /// A check passed, or failed with these words.
-    pub(super) fn note(&self, check: &Check, outcome: Result<(), String>) {
+    pub fn note(&self, check: &Check, outcome: Result<(), String>) {
         let mut all = self.found();
         let Some(found) = all.get_mut(check) else { return };
         let before = found.clone();

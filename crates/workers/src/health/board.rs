@@ -4,7 +4,7 @@
 //! Pure. Whoever asks for something finds what is more specific, too, and takes the newest: so what is less specific is
 //! told again, behind it.
 
-use super::measure::{Measured, is_told_when_busy};
+use super::measure::{Measured, RATE, is_told_when_busy};
 use super::{PERIOD, Windows};
 use segue_domain::command::{Measure, Measurement, ServiceKey, Subject};
 use serde_json::Value;
@@ -19,7 +19,7 @@ const REFRESH: Duration = Duration::from_mins(5);
 /// How many values are told again in a period, beside those that SLAs are checked against.
 const REFRESHES_MAX: usize = 50;
 
-type Key = (Subject, Measure);
+pub(super) type Key = (Subject, Measure);
 
 /// When what is told.
 #[derive(Clone, Copy, Debug)]
@@ -104,11 +104,21 @@ impl Board {
         }
     }
 
+    /// Whether something was measured of `subject` before.
+    pub(super) fn knows(&self, subject: &Subject) -> bool {
+        self.entries.contains_key(&(subject.clone(), RATE))
+    }
+
+    /// Something was told before this board was there; it is true until something else is measured.
+    pub(super) fn recall(&mut self, key: Key, value: Value, at: OffsetDateTime) {
+        self.entries.insert(key, Entry { value: value.clone(), told: Some((value, at)) });
+    }
+
     /// What is told only of busy gateways is 0 of those that were measured and are not.
     fn calm(&mut self, measured: &Measured) {
         let calm = self.entries.iter_mut().filter(|((subject, measure), _)| {
             is_told_when_busy(*measure)
-                && measured.contains_key(&(subject.clone(), Measure::Metric("rate")))
+                && measured.contains_key(&(subject.clone(), RATE))
                 && !measured.contains_key(&(subject.clone(), *measure))
         });
         for (key, entry) in calm {

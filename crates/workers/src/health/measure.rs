@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) type Measured = BTreeMap<(Subject, Measure), Value>;
 
 /// Metrics of requests.
-const RATE: Measure = Measure::Metric("rate");
+pub(super) const RATE: Measure = Measure::Metric("rate");
 const RESPONSE_TIME: Measure = Measure::Metric("responseTime");
 /// Metrics of gateways that are told only where there is something to tell.
 const PERCENTILES: [(Measure, u8); 2] =
@@ -27,9 +27,14 @@ const CLASSES: [Measure; 5] = [
     Measure::Metric("status5xx"),
 ];
 
+/// Measures that are told only as long as they are not 0.
+pub(super) fn told_when_busy() -> impl Iterator<Item = Measure> {
+    PERCENTILES.into_iter().map(|(measure, _)| measure).chain(CLASSES)
+}
+
 /// Whether `measure` is told only as long as it is not 0.
 pub(super) fn is_told_when_busy(measure: Measure) -> bool {
-    CLASSES.contains(&measure) || PERCENTILES.iter().any(|(percentile, _)| *percentile == measure)
+    told_when_busy().any(|told| told == measure)
 }
 
 /// Everything that is measured.

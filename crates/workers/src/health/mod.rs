@@ -14,9 +14,12 @@ use crate::gateways::{GatewayDriver, Traffic};
 use crate::turn::{Turn, Worker, is_same};
 use async_trait::async_trait;
 use board::{Board, Rhythm};
-use measure::{Measured, Scope};
-use segue_domain::command::Report;
+use measure::{Measured, RATE, Scope};
+use segue_domain::command::{Measure, Report, Subject};
+use segue_domain::event::{Origin, Query};
+use segue_domain::log::ReadError;
 use segue_domain::state::State;
+use segue_domain::store::Store;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,6 +51,7 @@ pub type Failing = BTreeSet<String>;
 
 /// The worker that measures. What it told last is lost with the process, which then tells everything once more.
 pub struct HealthWorker {
+    store: Store,
     gateways: Arc<dyn GatewayDriver>,
     windows: Windows,
     failing: watch::Receiver<Failing>,
@@ -61,14 +65,17 @@ pub struct HealthWorker {
 }
 
 impl HealthWorker {
-    /// A worker that counts what comes through `gateways`, and instances that are `failing`.
+    /// A worker that counts what comes through `gateways`, and instances that are `failing`. What an earlier one told
+    /// it finds in the log of `store`.
     pub fn new(
+        store: Store,
         gateways: Arc<dyn GatewayDriver>,
         windows: Windows,
         failing: watch::Receiver<Failing>,
     ) -> Self {
         let rhythm = Rhythm::of(windows);
         Self {
+            store,
             gateways,
             windows,
             failing,
@@ -114,7 +121,10 @@ impl HealthWorker {
             }
             self.board.update(measured);
         } else {
-            self.board.replace(scope.measure(), watched(state));
+            let measured = scope.measure();
+            let unread = |error: ReadError| Error::Transient(format!("the log: {error}"));
+            recall(&self.store, &mut self.board, &measured).map_err(unread)?;
+            self.board.replace(measured, watched(state));
             self.seen = Some(state.clone());
         }
         self.busy = busy;
@@ -144,6 +154,31 @@ impl HealthWorker {
         }
         self.lost = traffic.lost;
     }
+}
+
+/// Gateways that the board does not know may have been busy before: in an earlier life of the service, or before they
+/// were deleted and stored again. What was told of that stands in the log, so that it has to be taken back.
+fn recall(store: &Store, board: &mut Board, measured: &Measured) -> Result<(), ReadError> {
+    let rates = measured.keys().filter(|(_, measure)| *measure == RATE);
+    for (subject, _) in rates {
+        let Subject::Gateway(name) = subject else { continue };
+        if board.knows(subject) {
+            continue;
+        }
+        for measure in measure::told_when_busy() {
+            let Measure::Metric(metric) = measure else { continue };
+            let tags = vec![format!("gateways:{name}"), format!("metrics:{metric}")];
+            let page = store.query(&Query { tags, ..Query::default() }, 1, 1)?;
+            let own = page.records.first().filter(|record| {
+                record.provenance.origin == Origin::Service && record.provenance.actor == ACTOR
+            });
+            if let Some(record) = own {
+                let key = (subject.clone(), measure);
+                board.recall(key, record.event.value.clone(), record.time);
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The internal gateways of clusters with an SLA.

@@ -45,7 +45,8 @@ impl World {
         let store = Store::in_memory(Rules::default()).unwrap();
         let gateways = Arc::new(SimulatedGateways::default());
         let failing = watch::Sender::default();
-        let health = HealthWorker::new(gateways.clone(), windows, failing.subscribe());
+        let health =
+            HealthWorker::new(store.clone(), gateways.clone(), windows, failing.subscribe());
         Self { store, gateways, failing, health, seen: Position::START }
     }
 
@@ -249,6 +250,25 @@ fn failures_are_told_at_once_and_everything_else_once_in_a_period() {
     assert!(told.contains(&"shop/9080 status2xx 0".to_owned()), "{told:#?}");
     let later: Vec<String> = (7..40).flat_map(|second| world.lines(second)).collect();
     assert!(!later.iter().any(|line| line.contains("status2xx")), "{later:#?}");
+}
+
+#[test]
+fn what_an_earlier_life_told_of_traffic_is_taken_back_when_there_is_none() {
+    let mut world = World::shop(BOTH);
+    world.traffic(&[(Passage::gateway("shop/9080"), 3, 1)]);
+    let told = world.lines(0);
+    assert!(told.contains(&"shop/9080 status5xx 0.03".to_owned()), "{told:#?}");
+    let mut restarted = |requests: u64, second: i64| {
+        let (gateways, failing) = (world.gateways.clone(), world.failing.subscribe());
+        world.health = HealthWorker::new(world.store.clone(), gateways, BOTH, failing);
+        let passages = [(Passage::gateway("shop/9080"), requests, 0)];
+        world.traffic(if requests > 0 { &passages } else { &[] });
+        let told = world.lines(second);
+        told.into_iter().filter(|line| line.contains("status")).collect::<Vec<_>>()
+    };
+    assert_eq!(restarted(3, 1), ["shop/9080 status2xx 0.1", "shop/9080 status5xx 0"]);
+    assert_eq!(restarted(0, 2), ["shop/9080 status2xx 0"]);
+    assert_eq!(restarted(0, 3), [""; 0]);
 }
 
 #[test]
