@@ -116,6 +116,8 @@ fn container(
                 label_namespace: own.label_namespace.clone(),
                 namespace: settings.namespace.clone(),
                 stop_timeout: own.process.stop_timeout.0,
+                pull_timeout: own.docker.pull_timeout.0,
+                registries: own.docker.registries.clone(),
             })))
         }
         ContainerDriverKind::Simulated => {
