@@ -223,10 +223,11 @@ async fn images_that_do_not_exist(daemon: &Dockerd) {
     wait_for(&driver, &unknown.owner.deployment, is_exited).await;
     stopped(&driver, &unknown).await;
     let invalid = conformance::spec("docker", "Not An Image", "invalid");
-    driver.start(&invalid).await.unwrap();
-    let reason = refused(&driver, &invalid).await;
-    assert!(reason.contains("invalid reference format"), "{reason}");
-    stopped(&driver, &invalid).await;
+    let error = driver.start(&invalid).await.unwrap_err();
+    assert!(
+        error.is_permanent() && error.to_string().contains("invalid reference format"),
+        "{error}"
+    );
     assert_eq!(driver.deployments().await.unwrap().len(), 0);
 }
 

@@ -11,6 +11,7 @@ mod faults;
 mod gateways;
 mod health;
 mod kills;
+mod proxy_faults;
 mod registries;
 mod rolling;
 mod simulation;
