@@ -267,7 +267,7 @@ async fn networks_are_as_asked_for(daemon: &Dockerd) {
     drop(free);
     let serve = format!("sh -c \"trap 'exit 0' TERM; nc -ll -p {port} -e cat & wait\"");
     let mut host = spec(IMAGE, "host-network", &serve);
-    host.network = "HOST".to_owned();
+    "HOST".clone_into(&mut host.network);
     host.ports.insert("web".to_owned(), port);
     driver.start(&host).await.unwrap();
     let observed = reached(&driver, &host, &Condition::Running).await;
@@ -275,7 +275,7 @@ async fn networks_are_as_asked_for(daemon: &Dockerd) {
     stopped(&driver, &host).await;
     // Who is on none has no ports.
     let mut closed = spec(IMAGE, "no-network", LISTENS);
-    closed.network = "none".to_owned();
+    "none".clone_into(&mut closed.network);
     let error = driver.start(&closed).await.unwrap_err();
     assert!(error.is_permanent() && error.to_string().contains("`none`"), "{error}");
     closed.ports.clear();
@@ -306,12 +306,9 @@ async fn what_dies_is_started_again_by_the_daemon(daemon: &Dockerd) {
     let inspect = |format: &str| daemon.docker(&["inspect", "-f", format, &again.name]).unwrap();
     let (id, first) = (inspect("{{.Id}}"), inspect("{{.State.Pid}}"));
     processes::signal(first.parse().unwrap(), Signal::KILL);
-    let is_again = |found: &[ObservedInstance]| {
-        found.len() == 1
-            && found[0].condition == Condition::Running
-            && inspect("{{.RestartCount}}") == "1"
-    };
-    let after = wait_for(&driver, &again.owner.deployment, is_again).await.remove(0);
+    let is_again = |_: &[ObservedInstance]| inspect("{{.RestartCount}}") == "1";
+    wait_for(&driver, &again.owner.deployment, is_again).await;
+    let after = reached(&driver, &again, &Condition::Running).await;
     assert_eq!((inspect("{{.Id}}"), &after.name), (id, &before.name), "it is the same container");
     TcpStream::connect((after.host.as_str(), after.ports["web"])).await.unwrap();
     stopped(&driver, &again).await;

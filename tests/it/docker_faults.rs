@@ -141,5 +141,11 @@ async fn a_daemon_that_says_nothing_is_not_waited_for() {
         "{error}"
     );
     stage.daemon.signal(Signal::CONT);
+    let answers = async {
+        while stage.driver.ping().await.is_err() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), answers).await.unwrap();
     stage.both_run().await;
 }

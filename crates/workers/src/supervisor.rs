@@ -289,7 +289,8 @@ impl Crew {
 /// What each driver says of which deployments anything is left; one that does not answer yet is asked again.
 fn left_outside(shared: &Shared) -> JoinSet<BTreeSet<String>> {
     let mut left = JoinSet::new();
-    for driver in shared.containers.iter().cloned() {
+    for driver in &shared.containers {
+        let driver = Arc::clone(driver);
         left.spawn(async move {
             loop {
                 match driver.deployments().await {

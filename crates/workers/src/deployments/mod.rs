@@ -83,6 +83,16 @@ impl DeploymentWorker {
         plan(&desired, observed, now, &mut self.suffixes)
     }
 
+    /// Whether a service of the deployment is run by this driver.
+    fn is_needed(&self, state: &State, driver: usize) -> bool {
+        let mut services =
+            state.deployment(&self.deployment).into_iter().flat_map(|found| found.services());
+        services.any(|(_, service)| {
+            let kind = &service.breed.deployable.kind;
+            self.drivers.iter().position(|driver| driver.supports(kind)) == Some(driver)
+        })
+    }
+
     /// Which bytes the instances of a service run, where their driver knows that.
     async fn images(
         &self,
@@ -187,8 +197,8 @@ impl Worker for DeploymentWorker {
                 failure = Some(error);
             }
         }
-        let unavailable = unavailable.into_values().next().map(Error::Transient);
-        match failure.or(unavailable) {
+        let missed = unavailable.into_iter().find(|(driver, _)| self.is_needed(state, *driver));
+        match failure.or(missed.map(|(_, words)| Error::Transient(words))) {
             Some(error) if turn.reports.is_empty() => Err(error),
             // What was found is reported all the same; the next turn tries again.
             Some(error) => {

@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(labels["io.segue"], "deployment-service");
         assert_eq!(labels["io.segue.scale"], r#"{"instances":1,"cpu":0.25,"memory":"64.00MB"}"#);
         assert_eq!(labels["io.segue.ports"], r#"{"web":8000}"#);
-        assert_eq!(labels["io.segue.image"], r#"{"digests":[],"id":"sha256:ab"}"#);
+        assert_eq!(labels["io.segue.image"], r#"{"id":"sha256:ab","digests":[]}"#);
     }
 
     #[test]

@@ -20,12 +20,14 @@ use std::sync::Mutex;
 use std::time::Duration;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 /// How long the daemon may take to answer a question.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 /// How long it may take to create, start or remove a container, or to stop one beyond the time that it has to end.
 const CHANGE_LIMIT: Duration = Duration::from_mins(1);
+/// How long nobody waits for a daemon that did not answer.
+const SILENCE_PAUSE: Duration = Duration::from_secs(5);
 /// How many lines of a container that ended are read.
 const LAST_LINES: usize = 20;
 /// How much of a log is read, in bytes.
@@ -59,11 +61,13 @@ pub(super) struct Daemon {
     /// Connected once the daemon said which version of the API it speaks. Each call makes a connection of its own, so
     /// that none is answered by a daemon that is going down.
     client: Mutex<Option<Docker>>,
+    /// When an answer was last waited for in vain.
+    silent_at: Mutex<Option<Instant>>,
 }
 
 impl Daemon {
     pub(super) fn new(socket: PathBuf, stop_timeout: Duration) -> Self {
-        Self { socket, stop_timeout, client: Mutex::default() }
+        Self { socket, stop_timeout, client: Mutex::default(), silent_at: Mutex::default() }
     }
 
     pub(super) async fn ping(&self) -> Result<(), Error> {
@@ -77,6 +81,10 @@ impl Daemon {
             ListContainersOptions { all: true, filters: Some(filters), ..Default::default() };
         let client = self.client().await?;
         let answer = within(ANSWER_LIMIT, client.list_containers(Some(options))).await;
+        if let Err(DockerError::RequestTimeoutError) = answer {
+            // Who asks next is told at once: what other drivers run does not wait for this one again and again.
+            *self.silent_at.lock().expect("no holder of the lock panics") = Some(Instant::now());
+        }
         answer.map_err(|error| self.failed(&error))
     }
 
@@ -247,6 +255,10 @@ impl Daemon {
     }
 
     async fn client(&self) -> Result<Docker, Error> {
+        let silent_at = *self.silent_at.lock().expect("no holder of the lock panics");
+        if silent_at.is_some_and(|at| at.elapsed() < SILENCE_PAUSE) {
+            return Err(self.failed(&DockerError::RequestTimeoutError));
+        }
         let known = || self.client.lock().expect("no holder of the lock panics");
         if let Some(client) = &*known() {
             return Ok(client.clone());
