@@ -18,6 +18,7 @@ use crate::driver::Error;
 use crate::turn::{Turn, Worker, is_same};
 use async_trait::async_trait;
 use pause::Pauses;
+use segue_domain::artifact::Deployment;
 use segue_domain::command::{Report, ServiceKey, ServiceReport};
 use segue_domain::state::State;
 use std::collections::BTreeMap;
@@ -86,7 +87,7 @@ impl DeploymentWorker {
     /// Whether a service of the deployment is run by this driver.
     fn is_needed(&self, state: &State, driver: usize) -> bool {
         let mut services =
-            state.deployment(&self.deployment).into_iter().flat_map(|found| found.services());
+            state.deployment(&self.deployment).into_iter().flat_map(Deployment::services);
         services.any(|(_, service)| {
             let kind = &service.breed.deployable.kind;
             self.drivers.iter().position(|driver| driver.supports(kind)) == Some(driver)
