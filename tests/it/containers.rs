@@ -2,8 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, which clippy does not take for tests")]
 
+use rustix::process::Signal;
 use segue_domain::artifact::{Cpu, Memory};
 use segue_tests::dockerd::{Dockerd, IMAGE};
+use segue_tests::processes;
 use segue_workers::containers::conformance::{self, Subject, wait_for};
 use segue_workers::containers::{
     Condition, ContainerDriver, DockerDriver, InstanceSpec, ObservedInstance, docker,
@@ -54,6 +56,9 @@ async fn docker_driver() {
     foreign_containers_are_never_touched(&daemon).await;
     half_started_containers_are_finished(&daemon).await;
     images_that_do_not_exist(&daemon).await;
+    networks_are_as_asked_for(&daemon).await;
+    limits_that_the_daemon_refuses_are_told_in_its_words(&daemon).await;
+    what_dies_is_started_again_by_the_daemon(&daemon).await;
 }
 
 async fn conforms(daemon: &Dockerd) {
@@ -82,9 +87,12 @@ async fn runs_as_declared(daemon: &Dockerd) {
     let mut answer = [0; 5];
     stream.read_exact(&mut answer).await.unwrap();
     assert_eq!(&answer, b"hello");
-    let format = "{{.HostConfig.NanoCpus}} {{.HostConfig.Memory}} {{index .Config.Labels \"io.segue.scale\"}}";
+    let format = "{{.HostConfig.NanoCpus}} {{.HostConfig.Memory}} {{.HostConfig.RestartPolicy.Name}} {{index .Config.Labels \"io.segue.scale\"}}";
     let found = daemon.docker(&["inspect", "-f", format, &spec.name]).unwrap();
-    assert_eq!(found, r#"250000000 33554432 {"instances":1,"cpu":0.25,"memory":"32.00MB"}"#);
+    assert_eq!(
+        found,
+        r#"250000000 33554432 unless-stopped {"instances":1,"cpu":0.25,"memory":"32.00MB"}"#
+    );
     stopped(&driver, &spec).await;
 }
 
@@ -119,6 +127,19 @@ async fn foreign_containers_are_never_touched(daemon: &Dockerd) {
         "{error}"
     );
     driver.stop(&spec.owner.deployment, &spec.name).await.unwrap();
+    // Names like those of Segue, and labels that are nearly its own, make nobody its own.
+    let deployment = format!("io.segue.deployment={}", spec.owner.deployment);
+    let almost = ["segue_conformance-foreign_web_1", "nearly"];
+    for (name, namespace) in
+        almost.iter().zip(["io.segue.namespace=another", "io.seguenamespace=default"])
+    {
+        let labels = ["-l", "io.segue=deployment-service", "-l", namespace, "-l", &deployment];
+        let run = [&["run", "-d", "--name", name], labels.as_slice(), &[IMAGE, "sleep", "1000"]];
+        daemon.docker(&run.concat()).unwrap();
+        driver.stop(&spec.owner.deployment, name).await.unwrap();
+    }
+    assert_eq!(driver.observe(&spec.owner.deployment).await.unwrap(), []);
+    assert_eq!(driver.images(&spec.owner.deployment).await.unwrap().len(), 0);
     let other = docker::Settings { namespace: "other".to_owned(), ..settings(daemon) };
     let other = DockerDriver::new(other);
     let mut own = spec.clone();
@@ -128,9 +149,11 @@ async fn foreign_containers_are_never_touched(daemon: &Dockerd) {
     driver.stop(&own.owner.deployment, &own.name).await.unwrap();
     reached(&other, &own, &Condition::Running).await;
     stopped(&other, &own).await;
-    let running = daemon.docker(&["inspect", "-f", "{{.State.Running}}", &spec.name]).unwrap();
-    assert_eq!(running, "true");
-    daemon.docker(&["rm", "-f", &spec.name]).unwrap();
+    for name in almost.into_iter().chain([spec.name.as_str()]) {
+        let running = daemon.docker(&["inspect", "-f", "{{.State.Running}}", name]).unwrap();
+        assert_eq!(running, "true", "{name}");
+        daemon.docker(&["rm", "-f", name]).unwrap();
+    }
 }
 
 async fn half_started_containers_are_finished(daemon: &Dockerd) {
@@ -186,13 +209,19 @@ async fn images_that_do_not_exist(daemon: &Dockerd) {
         }
     });
     let unknown = conformance::spec("docker", &format!("{address}/no/such:1"), "unknown");
-    let error = driver.start(&unknown).await.unwrap_err();
-    assert!(error.is_permanent() && error.to_string().contains("manifest unknown"), "{error}");
+    driver.start(&unknown).await.unwrap();
+    driver.start(&unknown).await.unwrap();
+    let words = "image not found: ";
+    let reason = refused(&driver, &unknown).await;
+    assert!(reason.contains(words) && reason.contains("manifest unknown"), "{reason}");
+    stopped(&driver, &unknown).await;
     serving.abort();
     let _ = serving.await;
     // Without a registry it may work later.
-    let error = driver.start(&unknown).await.unwrap_err();
-    assert!(!error.is_permanent() && error.to_string().contains("connection refused"), "{error}");
+    driver.start(&unknown).await.unwrap();
+    let is_exited = |found: &[ObservedInstance]| matches!(&found[0].condition, Condition::Exited(words) if words.contains("registry not reachable: ") && words.contains("connection refused"));
+    wait_for(&driver, &unknown.owner.deployment, is_exited).await;
+    stopped(&driver, &unknown).await;
     let invalid = conformance::spec("docker", "Not An Image", "invalid");
     let error = driver.start(&invalid).await.unwrap_err();
     assert!(
@@ -200,6 +229,104 @@ async fn images_that_do_not_exist(daemon: &Dockerd) {
         "{error}"
     );
     assert_eq!(driver.deployments().await.unwrap().len(), 0);
+}
+
+/// Why an instance will never run.
+async fn refused(driver: &DockerDriver, spec: &InstanceSpec) -> String {
+    let is_refused =
+        |found: &[ObservedInstance]| matches!(found[0].condition, Condition::Refused(_));
+    let found = wait_for(driver, &spec.owner.deployment, is_refused).await.remove(0);
+    assert_eq!(found.name, spec.name);
+    match found.condition {
+        Condition::Refused(words) => words,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn networks_are_as_asked_for(daemon: &Dockerd) {
+    let driver = DockerDriver::new(settings(daemon));
+    daemon.docker(&["network", "create", "--subnet", "10.214.77.0/24", "backstage"]).unwrap();
+    let mode = |spec: &InstanceSpec| {
+        daemon.docker(&["inspect", "-f", "{{.HostConfig.NetworkMode}}", &spec.name]).unwrap()
+    };
+    // By the dialect, which wins; the name is taken as it is written.
+    let mut own = spec(IMAGE, "own-network", LISTENS);
+    own.dialect.insert("net".to_owned(), "backstage".into());
+    driver.start(&own).await.unwrap();
+    let observed = reached(&driver, &own, &Condition::Running).await;
+    assert_eq!(mode(&own), "backstage");
+    TcpStream::connect((observed.host.as_str(), observed.ports["web"])).await.unwrap();
+    stopped(&driver, &own).await;
+    daemon.docker(&["network", "rm", "backstage"]).unwrap();
+    let error = driver.start(&own).await.unwrap_err();
+    assert!(error.is_permanent() && error.to_string().contains("backstage"), "{error}");
+    assert_eq!(driver.deployments().await.unwrap().len(), 0, "nothing is left of it");
+    // On the host's network ports are what they are inside.
+    let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = free.local_addr().unwrap().port();
+    drop(free);
+    let serve = format!("sh -c \"trap 'exit 0' TERM; nc -ll -p {port} -e cat & wait\"");
+    let mut host = spec(IMAGE, "host-network", &serve);
+    "HOST".clone_into(&mut host.network);
+    host.ports.insert("web".to_owned(), port);
+    driver.start(&host).await.unwrap();
+    let observed = reached(&driver, &host, &Condition::Running).await;
+    assert_eq!((mode(&host).as_str(), observed.ports["web"]), ("host", port));
+    stopped(&driver, &host).await;
+    // Who is on none has no ports.
+    let mut closed = spec(IMAGE, "no-network", LISTENS);
+    "none".clone_into(&mut closed.network);
+    let error = driver.start(&closed).await.unwrap_err();
+    assert!(error.is_permanent() && error.to_string().contains("`none`"), "{error}");
+    closed.ports.clear();
+    driver.start(&closed).await.unwrap();
+    reached(&driver, &closed, &Condition::Running).await;
+    assert_eq!(mode(&closed), "none");
+    stopped(&driver, &closed).await;
+}
+
+async fn limits_that_the_daemon_refuses_are_told_in_its_words(daemon: &Dockerd) {
+    let driver = DockerDriver::new(settings(daemon));
+    let mut large = spec(IMAGE, "large", LISTENS);
+    large.cpu = Cpu::from_milli(1_000_000);
+    let error = driver.start(&large).await.unwrap_err();
+    assert!(error.is_permanent() && error.to_string().contains("CPUs"), "{error}");
+    let mut small = spec(IMAGE, "small", LISTENS);
+    small.memory = Memory::from_megabytes(1);
+    let error = driver.start(&small).await.unwrap_err();
+    assert!(error.is_permanent() && error.to_string().contains("emory limit"), "{error}");
+    assert_eq!(driver.deployments().await.unwrap().len(), 0);
+}
+
+async fn what_dies_is_started_again_by_the_daemon(daemon: &Dockerd) {
+    let driver = DockerDriver::new(settings(daemon));
+    let again = spec(IMAGE, "again", LISTENS);
+    driver.start(&again).await.unwrap();
+    let before = reached(&driver, &again, &Condition::Running).await;
+    let inspect = |format: &str| daemon.docker(&["inspect", "-f", format, &again.name]).unwrap();
+    let (id, first) = (inspect("{{.Id}}"), inspect("{{.State.Pid}}"));
+    processes::signal(first.parse().unwrap(), Signal::KILL);
+    let is_again = |_: &[ObservedInstance]| inspect("{{.RestartCount}}") == "1";
+    wait_for(&driver, &again.owner.deployment, is_again).await;
+    let after = reached(&driver, &again, &Condition::Running).await;
+    assert_eq!((inspect("{{.Id}}"), &after.name), (id, &before.name), "it is the same container");
+    TcpStream::connect((after.host.as_str(), after.ports["web"])).await.unwrap();
+    stopped(&driver, &again).await;
+    // What keeps dying is told by the words of its last life, not of all of them.
+    let dies = spec(IMAGE, "dies", "sh -c 'echo no price list in $HOSTNAME; exit 3'");
+    driver.start(&dies).await.unwrap();
+    let is_restarting = |found: &[ObservedInstance]| {
+        let restarts: u32 = daemon
+            .docker(&["inspect", "-f", "{{.RestartCount}}", &dies.name])
+            .unwrap()
+            .parse()
+            .unwrap();
+        let said = matches!(&found[0].condition, Condition::Restarting(words)
+            if words.starts_with("exited with status 3: no price list") && words.matches("price").count() == 1);
+        restarts >= 3 && said
+    };
+    wait_for(&driver, &dies.owner.deployment, is_restarting).await;
+    stopped(&driver, &dies).await;
 }
 
 #[tokio::test]

@@ -35,16 +35,26 @@ fn a_canary_of_containers() {
     let daemon = Dockerd::start().unwrap();
     let foreign =
         daemon.docker(&["run", "-d", "--name", "foreign", IMAGE, "sleep", "1000"]).unwrap();
+    let another = ["-l", "io.segue=deployment-service", "-l", "io.segue.namespace=another"];
+    let run = ["run", "-d", "--name", "segue_shop_web_1", "-l", "io.segue.deployment=shop"];
+    let command = [IMAGE, "sleep", "1000"];
+    daemon.docker(&[run.as_slice(), &another, &command].concat()).unwrap();
     let socket = daemon.socket().display().to_string();
+    let registries =
+        r#"[{"address": "registry.acme.com", "username": "ann", "password": "open sesame"}]"#;
     let mut service = Service::start_with(Setup {
         containers: "docker",
-        environment: vec![("SEGUE_CONTAINER_DRIVER__DOCKER__SOCKET", socket)],
+        environment: vec![
+            ("SEGUE_CONTAINER_DRIVER__DOCKER__SOCKET", socket),
+            ("SEGUE_CONTAINER_DRIVER__DOCKER__REGISTRIES", registries.to_owned()),
+        ],
     });
     let port = service.ports.one();
     let api = service.api.clone();
     api.put(shop::SHOP, &body(&breed("1"), "1", 2)).expect(202);
     let one = shop::instances(&shop::wait_done(&api, "shop", "web:1", 2));
     assert_eq!(containers(&daemon), one);
+    what_ran_can_be_asked_later(&api, &daemon, &one);
     api.post("/api/v1/gateways", &shop::edge("edge", port)).expect(201);
     let client = load::client(false);
     wait_until("version 1 answers", LIMIT, || load::ask(&client, port));
@@ -62,8 +72,44 @@ fn a_canary_of_containers() {
     println!("requests: {:?}, none failed", tally.versions);
     a_killed_container_is_replaced(&api, &daemon);
     an_image_that_is_missing_is_told_in_dockers_words(&api);
+    a_slow_pull_holds_up_only_who_waits_for_it(&api);
+    for path in ["/api/v1/config", "/api/v1/config?flatten=true", "/api/v1/config?type=environment"]
+    {
+        let shown = api.get(path).expect(200).to_string();
+        assert!(shown.contains("registry.acme.com") && !shown.contains("sesame"), "{shown}");
+    }
+    assert!(!service.log().contains("sesame"));
     let now = daemon.docker(&["inspect", "-f", "{{.Id}} {{.State.Running}}", "foreign"]).unwrap();
     assert_eq!(now, format!("{foreign} true"), "containers of others are left alone");
+    let other =
+        daemon.docker(&["inspect", "-f", "{{.State.Running}}", "segue_shop_web_1"]).unwrap();
+    assert_eq!(other, "true", "and so are those of another namespace");
+}
+
+fn what_ran_can_be_asked_later(api: &Api, daemon: &Dockerd, instances: &[String]) {
+    let id = daemon.docker(&["inspect", "-f", "{{.Id}}", IMAGE]).unwrap();
+    let event = api.wait_event(&["services:web:1", &format!("images:{id}")], |_| true);
+    for name in instances {
+        assert_eq!(event["value"][name], json!([id]), "{event}");
+    }
+}
+
+fn a_slow_pull_holds_up_only_who_waits_for_it(api: &Api) {
+    // It takes connections and says nothing.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut slow = breed("slow");
+    slow["deployable"]["definition"] = format!("{}/slow:1", silent.local_addr().unwrap()).into();
+    let mut both = body(&slow, "slow", 1);
+    let quick = body(&breed("quick"), "quick", 1)["clusters"]["web"].clone();
+    both["clusters"]["quick"] = quick;
+    let path = "/api/v1/deployments/slow";
+    api.put(path, &both).expect(202);
+    shop::wait_done(api, "slow", "web:quick", 1);
+    let status = shop::wait_service(api, "slow", "web:slow", |_| true);
+    assert_eq!(status["status"]["phase"]["name"], "Updating", "{status}");
+    api.delete(path, &both).expect(202);
+    shop::wait_gone(api, "slow", "web:slow");
+    shop::wait_gone(api, "slow", "web:quick");
 }
 
 fn shift_to_version_2(api: &Api, load: &Load) {
@@ -151,7 +197,7 @@ fn instances(api: &Api) -> Vec<String> {
 /// The names of Segue's containers that run, sorted.
 fn containers(daemon: &Dockerd) -> Vec<String> {
     let running = daemon
-        .docker(&["ps", "--filter", "label=io.segue.deployment", "--format", "{{.Names}}"])
+        .docker(&["ps", "--filter", "label=io.segue.namespace=default", "--format", "{{.Names}}"])
         .unwrap();
     let mut names: Vec<String> = running.lines().map(str::to_owned).collect();
     names.sort();

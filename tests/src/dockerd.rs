@@ -7,17 +7,17 @@
 //! interface `docker0` for both, so that this one gets a bridge interface and an address range of its own, and removes
 //! both at the end, together with their `iptables` rules. No registry is reached: the one image is made from the static busybox of the host.
 
+use crate::processes;
+use crate::registry::{self, Registry};
 use anyhow::{Context, Result, bail, ensure};
-use std::fs::{self, File};
+use rustix::process::Signal;
+use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Held while a daemon starts.
-static STARTING: Mutex<()> = Mutex::new(());
 /// The image that is there from the start; its only program is busybox.
 pub const IMAGE: &str = "segue/busybox:1";
 
@@ -30,7 +30,17 @@ const PERIOD: Duration = Duration::from_millis(50);
 pub struct Dockerd {
     directory: TempDir,
     bridge: String,
+    range: String,
     child: Child,
+}
+
+/// How a daemon ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It is asked to, and ends its containers unless it leaves them alive.
+    Asked,
+    /// `kill -9`.
+    Killed,
 }
 
 impl Dockerd {
@@ -48,35 +58,46 @@ impl Dockerd {
         );
         let directory = tempfile::Builder::new().prefix("segue-dockerd-").tempdir()?;
         let (bridge, range) = add_bridge()?;
-        let log = File::create(directory.path().join("log"))?;
-        // Two daemons that start at once both make the same chains of iptables, and one of them gives up.
-        let _alone = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
-        let child = Command::new("dockerd")
-            .args(["-H", &format!("unix://{}", directory.path().join("socket").display())])
-            .arg("--data-root")
-            .arg(directory.path().join("data"))
-            .arg("--exec-root")
-            .arg(directory.path().join("exec"))
-            .arg("-p")
-            .arg(directory.path().join("pid"))
-            .args(["--bridge", &bridge, "--fixed-cidr", &range])
-            .stdin(Stdio::null())
-            .stdout(log.try_clone()?)
-            .stderr(log)
-            .spawn();
-        let child = match child {
+        let alone = alone()?;
+        let child = match spawn(directory.path(), &bridge, &range, &[]) {
             Ok(child) => child,
             Err(error) => {
                 remove_bridge(&bridge);
-                bail!(
-                    "tests with Docker need the program dockerd (install the package docker.io): {error}"
-                );
+                return Err(error);
             }
         };
-        let mut daemon = Self { directory, bridge, child };
+        let mut daemon = Self { directory, bridge, range, child };
         daemon.wait_until_it_answers()?;
+        drop(alone);
         daemon.import_image()?;
         Ok(daemon)
+    }
+
+    /// Ends the daemon; its files, and what runs without it, stay.
+    pub fn end(&mut self, how: End) -> Result<()> {
+        let signal = if how == End::Asked { Signal::TERM } else { Signal::KILL };
+        self.signal(signal);
+        let since = Instant::now();
+        while self.child.try_wait()?.is_none() {
+            ensure!(since.elapsed() < END_LIMIT, "dockerd does not end");
+            std::thread::sleep(PERIOD);
+        }
+        // The daemon's own containerd dies with it. Where nobody asks for the end of orphans the next daemon would take
+        // it for alive.
+        let _ = fs::remove_file(self.directory.path().join("exec/containerd/containerd.pid"));
+        Ok(())
+    }
+
+    /// Starts the daemon again that ended, with `more` arguments, such as `--live-restore`.
+    pub fn start_again(&mut self, more: &[&str]) -> Result<()> {
+        let _alone = alone()?;
+        self.child = spawn(self.directory.path(), &self.bridge, &self.range, more)?;
+        self.wait_until_it_answers()
+    }
+
+    /// Sends the daemon a signal.
+    pub fn signal(&self, signal: Signal) {
+        processes::signal(self.child.id(), signal);
     }
 
     /// Where the daemon is reached.
@@ -90,6 +111,20 @@ impl Dockerd {
         let errors = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "docker {}: {errors}", arguments.join(" "));
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    }
+
+    /// Puts [`IMAGE`] into a registry, and gives the name that it has there. This daemon does not keep it.
+    pub fn push(&self, registry: &Registry) -> Result<String> {
+        let image = format!("{}/segue/busybox:1", registry.address());
+        let configuration = self.directory.path().join("client");
+        let configuration = configuration.to_str().context("the directory is no text")?;
+        let address = registry.address();
+        let login = ["login", "-u", registry::USER, "-p", registry::PASSWORD, &address];
+        self.docker(&[&["--config", configuration], login.as_slice()].concat())?;
+        self.docker(&["tag", IMAGE, &image])?;
+        self.docker(&["--config", configuration, "push", &image])?;
+        self.docker(&["rmi", &image])?;
+        Ok(image)
     }
 
     fn client(&self, arguments: &[&str]) -> Result<Output> {
@@ -137,6 +172,34 @@ impl Dockerd {
             archive.to_str().context("the temporary directory has a name that is no text")?;
         self.docker(&["import", "--change", "ENV PATH=/bin", archive, IMAGE]).map(drop)
     }
+}
+
+/// Held while a daemon starts, by one test of all that run: two daemons that start at once both make the same chains of
+/// iptables, and one of them gives up.
+fn alone() -> Result<File> {
+    let path = std::env::temp_dir().join("segue-dockerd-starts");
+    let file = OpenOptions::new().create(true).append(true).open(path)?;
+    file.lock()?;
+    Ok(file)
+}
+
+fn spawn(directory: &Path, bridge: &str, range: &str, more: &[&str]) -> Result<Child> {
+    let log = OpenOptions::new().create(true).append(true).open(directory.join("log"))?;
+    Command::new("dockerd")
+        .args(["-H", &format!("unix://{}", directory.join("socket").display())])
+        .arg("--data-root")
+        .arg(directory.join("data"))
+        .arg("--exec-root")
+        .arg(directory.join("exec"))
+        .arg("-p")
+        .arg(directory.join("pid"))
+        .args(["--bridge", bridge, "--fixed-cidr", range])
+        .args(more)
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log)
+        .spawn()
+        .context("tests with Docker need the program dockerd (install the package docker.io)")
 }
 
 impl Drop for Dockerd {

@@ -5,6 +5,7 @@ pub mod dockerd;
 pub mod load;
 pub mod ports;
 pub mod processes;
+pub mod registry;
 pub mod service;
 pub mod shop;
 pub mod wait;

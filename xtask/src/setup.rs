@@ -30,7 +30,7 @@ struct Need {
     present: fn() -> bool,
 }
 
-const NEEDS: [Need; 14] = [
+const NEEDS: [Need; 16] = [
     Need {
         package: "g++",
         purpose: "compiles RocksDB",
@@ -72,6 +72,18 @@ const NEEDS: [Need; 14] = [
         purpose: "is the content of local images",
         wanted: |options| options.for_tests || options.for_docker,
         present: || static_busybox().is_some(),
+    },
+    Need {
+        package: "docker-registry",
+        purpose: "is the registry that tests pull from",
+        wanted: |options| options.for_tests,
+        present: || program("docker-registry").is_some(),
+    },
+    Need {
+        package: "apache2-utils",
+        purpose: "makes the passwords of that registry",
+        wanted: |options| options.for_tests,
+        present: || program("htpasswd").is_some(),
     },
     Need {
         package: "curl",

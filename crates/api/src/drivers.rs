@@ -9,7 +9,6 @@ use segue_workers::driver;
 use segue_workers::gateways::GatewayDriver;
 use segue_workers::gateways::haproxy::{self, HaproxyDriver};
 use segue_workers::gateways::simulated::SimulatedGateways;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The label of the configuration when there is no program to ask.
@@ -18,14 +17,6 @@ const VERSION_UNKNOWN: &str = "2.6";
 /// Why a driver cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum DriverError {
-    /// The program is not there.
-    #[error(
-        "HAProxy is not found as '{program}': install it, set gateway_driver.haproxy.program, or use --gateways simulated"
-    )]
-    NoHaproxy {
-        /// As configured.
-        program: PathBuf,
-    },
     /// The driver says why.
     #[error("driver '{name}' cannot start: {error}")]
     Refused {
@@ -56,8 +47,7 @@ pub fn haproxy_settings(settings: &Settings) -> haproxy::Settings {
     let own = &settings.gateway_driver.haproxy;
     let hosts = &settings.operation.gateway.virtual_hosts;
     haproxy::Settings {
-        // Whole, since HAProxy is started in a directory and an environment of its own.
-        program: find(&own.program).unwrap_or_else(|| own.program.clone()),
+        program: own.program.clone(),
         directory: settings.haproxy_directory(),
         bind_address: own.bind,
         virtual_hosts_port: hosts.enabled.then_some(hosts.port),
@@ -71,9 +61,10 @@ pub async fn gateways(
     settings: &Settings,
 ) -> Result<(Arc<dyn GatewayDriver>, String), DriverError> {
     let own = &settings.gateway_driver;
-    let found = find(&own.haproxy.program);
+    let found = haproxy::find(&own.haproxy.program);
     let kind = own.kind.unwrap_or_else(|| {
-        if found.is_some() {
+        // Where it served before, it is only away for a while, as when its package is replaced.
+        if found.is_some() || settings.haproxy_directory().is_dir() {
             return GatewayDriverKind::Haproxy;
         }
         let program = own.haproxy.program.display();
@@ -82,18 +73,14 @@ pub async fn gateways(
         );
         GatewayDriverKind::Simulated
     });
-    let version = match (&own.haproxy.version, &found) {
-        (Some(version), _) => version.clone(),
-        (None, Some(program)) => {
-            version(program).await.unwrap_or_else(|| VERSION_UNKNOWN.to_owned())
-        }
-        (None, None) => VERSION_UNKNOWN.to_owned(),
+    let asked = match &found {
+        Some(program) => haproxy::program_version(program).await.ok(),
+        None => None,
     };
+    let version = own.haproxy.version.clone().or(asked);
+    let version = version.unwrap_or_else(|| VERSION_UNKNOWN.to_owned());
     match kind {
         GatewayDriverKind::Simulated => Ok((Arc::new(SimulatedGateways::default()), version)),
-        GatewayDriverKind::Haproxy if found.is_none() => {
-            Err(DriverError::NoHaproxy { program: own.haproxy.program.clone() })
-        }
         GatewayDriverKind::Haproxy => {
             let driver = HaproxyDriver::new(haproxy_settings(settings));
             let driver = driver.map_err(|error| DriverError::Refused { name: "haproxy", error })?;
@@ -116,6 +103,8 @@ fn container(
                 label_namespace: own.label_namespace.clone(),
                 namespace: settings.namespace.clone(),
                 stop_timeout: own.process.stop_timeout.0,
+                pull_timeout: own.docker.pull_timeout.0,
+                registries: own.docker.registries.clone(),
             })))
         }
         ContainerDriverKind::Simulated => {
@@ -124,47 +113,5 @@ fn container(
             tokio::spawn(async move { clock.follow_clock().await });
             Ok(Arc::new(simulated))
         }
-    }
-}
-
-/// Where `program` is: a path as it stands, a name below one of the directories of `PATH`.
-fn find(program: &Path) -> Option<PathBuf> {
-    if program.components().count() > 1 {
-        return program.is_file().then(|| program.to_owned());
-    }
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path)
-        .map(|directory| directory.join(program))
-        .find(|candidate| candidate.is_file())
-}
-
-/// The program's own `major.minor`.
-async fn version(program: &Path) -> Option<String> {
-    let output = tokio::process::Command::new(program).arg("-v").output().await.ok()?;
-    major_minor(&String::from_utf8_lossy(&output.stdout))
-}
-
-fn major_minor(text: &str) -> Option<String> {
-    let (_, rest) = text.split_once("version ")?;
-    let mut parts = rest.split(|c: char| !c.is_ascii_digit());
-    let major = parts.next().filter(|part| !part.is_empty())?;
-    let minor = parts.next().filter(|part| !part.is_empty())?;
-    Some(format!("{major}.{minor}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_version_is_what_the_program_says() {
-        let check = |text: &str, expected: Option<&str>| {
-            assert_eq!(major_minor(text).as_deref(), expected, "{text}");
-        };
-        check("HAProxy version 2.6.12-1+deb12u4 2026/10/17 - https://haproxy.org/", Some("2.6"));
-        check("HA-Proxy version 1.8.8-1", Some("1.8"));
-        check("HAProxy version 3.0-dev1", Some("3.0"));
-        check("nonsense", None);
-        check("version x", None);
     }
 }

@@ -18,7 +18,7 @@ use futures::StreamExt;
 use segue_domain::command::{Command, Context, Report};
 use segue_domain::event::Position;
 use segue_domain::store::Store;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use time::OffsetDateTime;
@@ -28,6 +28,8 @@ use uuid::Uuid;
 
 const PAUSE_MIN: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// How long nobody asks again what is left outside.
+const PAUSE_LEFT: Duration = Duration::from_secs(5);
 /// How long nobody does the work of a worker that panicked, so that one that always does is no load.
 const PAUSE_AFTER_PANIC: Duration = Duration::from_secs(5);
 /// The worker of all gateways.
@@ -159,13 +161,19 @@ async fn supervise(shared: Arc<Shared>) {
     for name in [GATEWAYS, SLA, ESCALATION, HEALTH, CHECKS] {
         crew.start(name, from, Duration::ZERO);
     }
-    for name in known_deployments(&shared).await {
-        crew.start(&deployment_worker(&name), from, Duration::ZERO);
+    for name in shared.store.state().deployments().keys() {
+        crew.start(&deployment_worker(name), from, Duration::ZERO);
     }
+    let mut left = left_outside(&shared);
     let mut records = shared.store.subscribe(from);
     loop {
         tokio::select! {
             () = stopped(&mut stopping) => break,
+            Some(found) = left.join_next() => {
+                for name in found.unwrap_or_default() {
+                    crew.adopt(&deployment_worker(&name), from);
+                }
+            }
             record = records.next() => match record {
                 Some(Ok(record)) => {
                     let tags = &record.event.tags;
@@ -231,6 +239,13 @@ impl Crew {
         }
     }
 
+    /// Starts the worker `name` unless there is one, for what is left of a deployment that may not exist any more.
+    fn adopt(&mut self, name: &str, position: Position) {
+        if !self.names.values().any(|known| known == name) {
+            self.start(name, position, Duration::ZERO);
+        }
+    }
+
     fn start(&mut self, name: &str, position: Position, after: Duration) {
         let (sender, wake) = watch::channel(position);
         self.wakes.insert(name.to_owned(), sender);
@@ -271,20 +286,25 @@ impl Crew {
     }
 }
 
-/// The deployments of the state, and those of which something is left outside.
-async fn known_deployments(shared: &Shared) -> Vec<String> {
-    let mut names: Vec<String> = shared.store.state().deployments().keys().cloned().collect();
+/// What each driver says of which deployments anything is left; one that does not answer yet is asked again.
+fn left_outside(shared: &Shared) -> JoinSet<BTreeSet<String>> {
+    let mut left = JoinSet::new();
     for driver in &shared.containers {
-        match driver.deployments().await {
-            Ok(found) => names.extend(found),
-            Err(error) => {
-                tracing::warn!(driver = driver.name(), %error, "cannot list what is left outside");
+        let driver = Arc::clone(driver);
+        left.spawn(async move {
+            loop {
+                match driver.deployments().await {
+                    Ok(found) => return found,
+                    Err(error) => {
+                        let driver = driver.name();
+                        tracing::warn!(driver, %error, "cannot list what is left outside");
+                    }
+                }
+                tokio::time::sleep(PAUSE_LEFT).await;
             }
-        }
+        });
     }
-    names.sort();
-    names.dedup();
-    names
+    left
 }
 
 fn deployment_worker(deployment: &str) -> String {

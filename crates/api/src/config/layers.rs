@@ -1,6 +1,6 @@
 //! Lays settings over the defaults, one by one, so that a wrong one is named with the place where it stands.
 
-use super::{Config, ConfigError, DEFAULTS, Settings};
+use super::{Config, ConfigError, DEFAULTS, Settings, secrets};
 use segue_domain::dsl::{self, Node};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -10,6 +10,10 @@ const PREFIX: &str = "SEGUE_";
 
 /// The section whose keys are names that users choose: types of events.
 const OPEN_SECTION: &str = "log.retention";
+
+/// The setting that holds secrets, and what is expected of it.
+const SECRET_SETTING: &str = "container_driver.docker.registries";
+const SECRET_FORM: &str = "a list of {address, username, password} is expected, all three texts";
 
 /// Where settings come from; the later wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -132,6 +136,11 @@ impl Layers {
                 insert(apart, &key, value);
                 Ok(())
             }
+            // Whoever reads the error is not told what may be a password in the wrong place.
+            Err(_) if key == SECRET_SETTING => {
+                let (value, reason) = (secrets::REDACTED.to_owned(), SECRET_FORM.to_owned());
+                Err(ConfigError::Value { origin, key, value, reason })
+            }
             Err(error) => Err(ConfigError::Value {
                 origin,
                 key,
@@ -160,6 +169,8 @@ impl Layers {
         let section = format!("{key}.");
         if self.keys.iter().any(|known| known.starts_with(&section)) {
             let reason = "it is a section and holds keys of its own".to_owned();
+            let mut value = value.clone();
+            secrets::redact(&mut value);
             return ConfigError::Value { origin, key, value: value.to_string(), reason };
         }
         let distance = |known: &&String| strsim::damerau_levenshtein(known, &key);

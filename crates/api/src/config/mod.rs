@@ -4,6 +4,7 @@
 //! How the values are used is not known here.
 
 mod layers;
+pub mod secrets;
 mod units;
 
 pub use layers::{Layer, Layers, Setting, flatten};
@@ -14,6 +15,7 @@ use segue_domain::artifact::{Argument, Cpu, Memory, Scale};
 use segue_domain::command::Rules;
 use segue_domain::event::is_event_type;
 use segue_domain::log::KEPT_TYPES;
+use segue_workers::containers::docker::Registry;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -350,6 +352,8 @@ pub struct ProcessSettings {
 pub struct DockerSettings {
     pub socket: PathBuf,
     pub host: String,
+    pub pull_timeout: Interval,
+    pub registries: Vec<Registry>,
 }
 
 /// The doors to what runs that can be chosen.
@@ -523,5 +527,28 @@ mod tests {
             &[],
             "segue.yaml, line 1: 'operation.gateway.port_range' cannot be \"9-1\": '9-1' is no range of ports, such as 20000-25000",
         );
+    }
+
+    #[test]
+    fn credentials_of_registries_are_read_and_shown_to_nobody() {
+        let whole = r#"[{"address": "r:5000", "username": "ann", "password": "open sesame"}]"#;
+        let variable = "SEGUE_CONTAINER_DRIVER__DOCKER__REGISTRIES";
+        let config = load("", &[(variable, whole)], vec![]).unwrap();
+        let registries = &config.settings.container_driver.docker.registries;
+        assert_eq!((registries.len(), registries[0].username.as_str()), (1, "ann"));
+        let wrong = [
+            whole.replace("address", "adress"),
+            whole.replace("\"ann\"", "[]"),
+            whole.replace("\"open sesame\"", "[open sesame]"),
+            "[open sesame]".to_owned(),
+            "open sesame".to_owned(),
+        ];
+        for wrong in wrong {
+            let error = load("", &[(variable, &wrong)], vec![]).unwrap_err().to_string();
+            assert!(error.starts_with(variable), "{error}");
+            assert!(!error.contains("sesame"), "{error}");
+        }
+        let told = format!("{:?} {:?}", config.settings, config.values());
+        assert!(!told.contains("sesame"), "{told}");
     }
 }

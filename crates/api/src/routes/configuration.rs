@@ -1,17 +1,12 @@
 //! The configuration as it is in force, or what one of its layers says (wire, section 12, config).
 
-use crate::config::{Config, Layer, flatten};
+use crate::config::{Config, Layer, flatten, secrets};
 use crate::legacy;
 use crate::problem::Failure;
 use crate::request::{Answer, Request, Route};
 use actix_web::http::StatusCode;
 use actix_web::web;
 use serde_json::{Map, Value, json};
-
-/// What stands for the value of a secret.
-const REDACTED: &str = "***";
-/// What the last words of the keys of secrets are.
-const SECRETS: [&str; 5] = ["password", "token", "secret", "key", "credentials"];
 
 pub(super) fn configure(config: &mut web::ServiceConfig) {
     config.service(Route::at("/{path:config|configuration}").get(all).done());
@@ -54,7 +49,7 @@ async fn one(request: Request) -> Answer {
 /// What is asked for, without secrets.
 fn document(request: &Request) -> Value {
     let mut document = layer(&request.service.config, request.parameters.first("type"));
-    redact(&mut document);
+    secrets::redact(&mut document);
     document
 }
 
@@ -77,32 +72,4 @@ fn flat(request: &Request, mut settings: Map<String, Value>) -> Map<String, Valu
         legacy::spell_keys_twice(&mut settings);
     }
     settings
-}
-
-/// Hides what is set for the keys of secrets.
-fn redact(document: &mut Value) {
-    let Value::Object(members) = document else { return };
-    for (key, value) in members {
-        let secret = key.rsplit('_').next().is_some_and(|word| SECRETS.contains(&word));
-        match value {
-            Value::Object(_) => redact(value),
-            Value::Null => {}
-            value if secret => *value = json!(REDACTED),
-            _ => {}
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn secrets_are_hidden() {
-        let mut document =
-            json!({"a": {"api_token": "x", "password": null, "secret": {"key": 1}}, "keys": 1});
-        redact(&mut document);
-        let expected = json!({"a": {"api_token": "***", "password": null, "secret": {"key": "***"}}, "keys": 1});
-        assert_eq!(document, expected);
-    }
 }

@@ -61,6 +61,8 @@ pub enum ServiceReport {
     Trouble(String),
     /// It will not work, in the driver's own words.
     Failed(String),
+    /// Which bytes run: hashes by instance, as its driver tells them.
+    Images(BTreeMap<String, Vec<String>>),
     /// Nothing of it runs any more.
     Gone,
 }
@@ -157,6 +159,7 @@ fn about_service(
             };
             vec![failure(key, words, phase, context)]
         }
+        (ServiceReport::Images(images), _, _) => vec![images_event(key, images, context)],
         (ServiceReport::Gone, Intention::Undeployment, _) => gone(state, key, context),
         (
             ServiceReport::TakenUp
@@ -223,6 +226,24 @@ fn instances_event(key: &ServiceKey, instances: Vec<Instance>, context: &Context
         instances,
     };
     archive::service("deployment", key, &["instances"], value, fact, context)
+}
+
+/// Which bytes run is found by service, and the services that ran some bytes by their hash.
+fn images_event(
+    key: &ServiceKey,
+    images: &BTreeMap<String, Vec<String>>,
+    context: &Context,
+) -> Event {
+    let own = [
+        format!("deployments:{}", key.deployment),
+        format!("clusters:{}", key.cluster),
+        format!("services:{}", key.service),
+    ];
+    let hashes: BTreeSet<&String> = images.values().flatten().collect();
+    let hashes = hashes.into_iter().map(|hash| format!("images:{hash}"));
+    let tags: Vec<String> = own.into_iter().chain(hashes).collect();
+    let tags: Vec<&str> = tags.iter().map(String::as_str).collect();
+    notice(&tags, json!(images), context)
 }
 
 /// The service runs: the gateways of its cluster are published, with a port of their own (runtime, 9.2).

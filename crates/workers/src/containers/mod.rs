@@ -25,7 +25,7 @@ use async_trait::async_trait;
 use indexmap::IndexMap;
 use segue_domain::artifact::{Argument, Cpu, Deployable, Memory, Metadata};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use time::OffsetDateTime;
 
 /// The door to one kind of runtime. Every call is idempotent and may be repeated after a crash.
@@ -53,6 +53,11 @@ pub trait ContainerDriver: Send + Sync {
     /// Stops and removes an instance: asks it to end, and forces it after the stop time-out. Returns at once; that
     /// it is gone is observed later. Nothing happens when there is none.
     async fn stop(&self, deployment: &str, instance: &str) -> Result<(), Error>;
+
+    /// By instance of `deployment`: which bytes it runs, where the runtime knows them.
+    async fn images(&self, _deployment: &str) -> Result<BTreeMap<String, Image>, Error> {
+        Ok(BTreeMap::new())
+    }
 
     /// Signals whenever an instance appeared, became ready, ended or went away.
     fn changes(&self) -> &Changes;
@@ -98,6 +103,17 @@ pub struct Owner {
     pub service: String,
 }
 
+/// Which bytes an instance runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Image {
+    /// As it was asked for.
+    pub name: String,
+    /// The hash of its content here, `sha256:...`.
+    pub id: String,
+    /// Under which hashes registries have it, `repository@sha256:...`; none for one that was made here.
+    pub digests: Vec<String>,
+}
+
 /// What a driver sees of one instance.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ObservedInstance {
@@ -131,4 +147,6 @@ pub enum Condition {
     Restarting(String),
     /// Ended by itself; the text says how, with the last of its output.
     Exited(String),
+    /// It could not be started and never will as it was asked for; the text says why.
+    Refused(String),
 }

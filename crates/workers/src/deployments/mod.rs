@@ -13,13 +13,15 @@ pub use plan::{Action, Desired, Unavailable, plan};
 
 use crate::Settings;
 use crate::checks::Results;
-use crate::containers::{Condition, ContainerDriver, ObservedInstance, Owner};
+use crate::containers::{Condition, ContainerDriver, Image, ObservedInstance, Owner};
 use crate::driver::Error;
 use crate::turn::{Turn, Worker, is_same};
 use async_trait::async_trait;
 use pause::Pauses;
+use segue_domain::artifact::Deployment;
 use segue_domain::command::{Report, ServiceKey, ServiceReport};
 use segue_domain::state::State;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use time::OffsetDateTime;
@@ -82,10 +84,41 @@ impl DeploymentWorker {
         plan(&desired, observed, now, &mut self.suffixes)
     }
 
+    /// Whether a service of the deployment is run by this driver.
+    fn is_needed(&self, state: &State, driver: usize) -> bool {
+        let mut services =
+            state.deployment(&self.deployment).into_iter().flat_map(Deployment::services);
+        services.any(|(_, service)| {
+            let kind = &service.breed.deployable.kind;
+            self.drivers.iter().position(|driver| driver.supports(kind)) == Some(driver)
+        })
+    }
+
+    /// Which bytes the instances of a service run, where their driver knows that.
+    async fn images(
+        &self,
+        key: &ServiceKey,
+        observed: &[(usize, ObservedInstance)],
+    ) -> Result<Option<ServiceReport>, Error> {
+        let own = |owner: &Owner| owner.cluster == key.cluster && owner.service == key.service;
+        let own = observed.iter().filter(|(_, instance)| own(&instance.owner));
+        let own: Vec<(usize, &String)> =
+            own.map(|(driver, instance)| (*driver, &instance.name)).collect();
+        let Some((driver, _)) = own.first() else { return Ok(None) };
+        let mut known = self.drivers[*driver].images(&self.deployment).await?;
+        let images = own.iter().filter_map(|(_, name)| known.remove_entry(*name));
+        let hashes = |(name, image): (String, Image)| {
+            (name, image.digests.into_iter().chain([image.id]).collect())
+        };
+        let images: BTreeMap<String, Vec<String>> = images.map(hashes).collect();
+        Ok((!images.is_empty()).then_some(ServiceReport::Images(images)))
+    }
+
     /// Carries out `action`; what went wrong is reported about the service that it is for.
     async fn act(
         &mut self,
         action: Action,
+        observed: &[(usize, ObservedInstance)],
         now: OffsetDateTime,
         turn: &mut Turn,
     ) -> Result<(), Error> {
@@ -114,12 +147,17 @@ impl DeploymentWorker {
                 Ok(())
             }
             Action::Report { key, report } => {
+                let mut images = None;
                 match report {
                     ServiceReport::TakenUp => self.pauses.forget(&key),
-                    ServiceReport::Done => self.pauses.ran(&key, now),
+                    ServiceReport::Done => {
+                        self.pauses.ran(&key, now);
+                        images = self.images(&key, observed).await?;
+                    }
                     _ => {}
                 }
-                turn.reports.push(Report::Service { key, report });
+                turn.reports.push(Report::Service { key: key.clone(), report });
+                turn.reports.extend(images.map(|report| Report::Service { key, report }));
                 Ok(())
             }
             Action::WaitUntil(at) => {
@@ -149,18 +187,19 @@ impl Worker for DeploymentWorker {
         }
         let actions = self.plan(state, &observed, &unavailable, now);
         let nothing_to_do = actions.is_empty() && unavailable.is_empty();
-        self.calm = nothing_to_do.then(|| (state.clone(), observed));
+        self.calm = nothing_to_do.then(|| (state.clone(), observed.clone()));
         let mut turn = Turn::default();
         if !unavailable.is_empty() {
             turn.look_again(UNAVAILABLE_RETRY);
         }
         let mut failure = None;
         for action in actions {
-            if let Err(error) = self.act(action, now, &mut turn).await {
+            if let Err(error) = self.act(action, &observed, now, &mut turn).await {
                 failure = Some(error);
             }
         }
-        match failure {
+        let missed = unavailable.into_iter().find(|(driver, _)| self.is_needed(state, *driver));
+        match failure.or(missed.map(|(_, words)| Error::Transient(words))) {
             Some(error) if turn.reports.is_empty() => Err(error),
             // What was found is reported all the same; the next turn tries again.
             Some(error) => {

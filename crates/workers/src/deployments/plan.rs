@@ -306,23 +306,21 @@ impl<'a> ServicePlan<'a> {
         }
     }
 
-    /// What ended by itself is removed, and its last words are reported.
+    /// What ended by itself, or never started, is removed, and its last words are reported.
     fn clear_exited(&mut self) {
-        let exited: Vec<(usize, String, String)> = self
-            .own
-            .iter()
-            .filter_map(|(driver, instance)| match &instance.condition {
-                Condition::Exited(words) => Some((*driver, instance.name.clone(), words.clone())),
+        let own: Vec<&'a (usize, ObservedInstance)> = self.own.clone();
+        for (driver, observed) in own {
+            let report = match &observed.condition {
+                Condition::Exited(words) => ServiceReport::Trouble(words.clone()),
+                Condition::Refused(words) => ServiceReport::Failed(words.clone()),
                 Condition::Starting(_)
                 | Condition::Restarting(_)
                 | Condition::Running
-                | Condition::Stopping => None,
-            })
-            .collect();
-        for (driver, instance, words) in exited {
-            self.actions.push(Action::Stop { driver, instance });
+                | Condition::Stopping => continue,
+            };
+            self.actions.push(Action::Stop { driver: *driver, instance: observed.name.clone() });
             self.actions.push(Action::Exited { key: self.key.clone() });
-            self.report(ServiceReport::Trouble(words));
+            self.report(report);
         }
     }
 
@@ -340,7 +338,8 @@ impl<'a> ServicePlan<'a> {
             Condition::Starting(_)
             | Condition::Running
             | Condition::Stopping
-            | Condition::Exited(_) => None,
+            | Condition::Exited(_)
+            | Condition::Refused(_) => None,
         });
         if let Some(words) = words {
             self.report_trouble(words);
@@ -432,7 +431,10 @@ impl<'a> ServicePlan<'a> {
             Condition::Starting(words) | Condition::Restarting(words) => {
                 Some(format!("instance '{}' {words}", instance.name))
             }
-            Condition::Running | Condition::Stopping | Condition::Exited(_) => None,
+            Condition::Running
+            | Condition::Stopping
+            | Condition::Exited(_)
+            | Condition::Refused(_) => None,
         });
         if self.service.is_undeploying() {
             return format!("{} instances still run", self.own.len());

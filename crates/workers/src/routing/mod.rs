@@ -30,7 +30,10 @@ pub struct GatewaysWorker {
     changes: watch::Receiver<u64>,
     /// What the proxy was last brought to; lost with the process, which then applies it again.
     last: Option<(Configuration, Applied)>,
+    /// When something was last not taken, or in trouble.
     refused_at: Option<OffsetDateTime>,
+    /// The trouble that was told last.
+    told: Option<String>,
     /// The state with which there was nothing to do. As long as it and the proxy are the same there is nothing to do.
     calm: Option<State>,
     /// Since when instances drain, so that one hanging request does not keep them for ever.
@@ -41,8 +44,9 @@ impl GatewaysWorker {
     /// A worker that drives `driver`.
     pub fn new(driver: Arc<dyn GatewayDriver>, settings: Settings) -> Self {
         let changes = driver.changes().subscribe();
-        let (last, refused_at, calm) = (None, None, None);
-        Self { driver, settings, changes, last, refused_at, calm, draining: BTreeMap::new() }
+        let (last, refused_at, told, calm) = (None, None, None, None);
+        let draining = BTreeMap::new();
+        Self { driver, settings, changes, last, refused_at, told, calm, draining }
     }
 
     /// Applies `wanted` unless the proxy has it already. Returns what became of it, and whether it is new.
@@ -62,7 +66,7 @@ impl GatewaysWorker {
                 // Until it is known to be applied, it is not.
                 self.last = None;
                 let applied = self.driver.apply(wanted).await?;
-                self.refused_at = (!applied.refused.is_empty()).then_some(now);
+                self.refused_at = is_incomplete(&applied).then_some(now);
                 self.last = Some((wanted.clone(), applied.clone()));
                 Ok((applied.clone(), applied.changed))
             }
@@ -114,8 +118,14 @@ impl Worker for GatewaysWorker {
         if self.draining.len() > released.len() {
             turn.look_again(DRAIN_POLL);
         }
-        if !applied.refused.is_empty() {
+        if is_incomplete(&applied) {
             turn.look_again(REFUSED_RETRY);
+        }
+        if self.told != applied.trouble {
+            self.told.clone_from(&applied.trouble);
+            let component = "gateway_driver".to_owned();
+            let told = applied.trouble.clone();
+            turn.reports.extend(told.map(|words| Report::Failure { component, words }));
         }
         let served = wanted.gateways.iter().map(|gateway| &gateway.name);
         let served: BTreeSet<String> =
@@ -140,6 +150,11 @@ impl Worker for GatewaysWorker {
         self.calm = (turn == Turn::default()).then(|| state.clone());
         Ok(turn)
     }
+}
+
+/// Whether the proxy has to be asked again for what it was asked already.
+fn is_incomplete(applied: &Applied) -> bool {
+    !applied.refused.is_empty() || applied.trouble.is_some()
 }
 
 fn draining(state: &State) -> Vec<(ServiceKey, String)> {

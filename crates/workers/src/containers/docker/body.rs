@@ -4,7 +4,10 @@ use super::Settings;
 use super::labels::Labels;
 use crate::containers::{InstanceSpec, words};
 use crate::driver::Error;
-use bollard::models::{ContainerCreateBody, HostConfig, PortBinding};
+use bollard::models::{
+    ContainerCreateBody, HostConfig, ImageInspect, PortBinding, RestartPolicy,
+    RestartPolicyNameEnum,
+};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use time::OffsetDateTime;
@@ -18,9 +21,16 @@ pub(super) fn create(
     spec: &InstanceSpec,
     settings: &Settings,
     labels: &Labels,
+    image: &ImageInspect,
     created: OffsetDateTime,
 ) -> Result<ContainerCreateBody, Error> {
     let network = network(spec)?;
+    if network == "none" && !spec.ports.is_empty() {
+        return Err(Error::Permanent(format!(
+            "on the network `none` nobody reaches a port, but {} declared; give another network or no ports",
+            names(spec)
+        )));
+    }
     let ports: Vec<String> = spec.ports.values().map(|number| format!("{number}/tcp")).collect();
     let binding =
         PortBinding { host_ip: bind_address(&settings.host), host_port: Some(String::new()) };
@@ -30,6 +40,12 @@ pub(super) fn create(
         memory: Some(limit(spec.memory.bytes())),
         // With the host's network there is nothing to publish.
         port_bindings: (network != "host").then_some(bindings),
+        // The daemon itself starts again what ended, also after its own end, and what Segue or a person stopped stays
+        // so. Segue replaces only what the daemon has given up.
+        restart_policy: Some(RestartPolicy {
+            name: Some(RestartPolicyNameEnum::UNLESS_STOPPED),
+            maximum_retry_count: None,
+        }),
         network_mode: Some(network),
         privileged: Some(
             argument(spec, "privileged").any(|value| !value.trim().eq_ignore_ascii_case("false")),
@@ -38,7 +54,7 @@ pub(super) fn create(
         ..HostConfig::default()
     };
     let mut all_labels = dialect_labels(spec)?;
-    all_labels.extend(labels.of_new(spec, created));
+    all_labels.extend(labels.of_new(spec, image, created));
     Ok(ContainerCreateBody {
         image: Some(spec.deployable.definition.trim().to_owned()),
         cmd: command(spec)?,
@@ -48,6 +64,12 @@ pub(super) fn create(
         host_config: Some(host_config),
         ..ContainerCreateBody::default()
     })
+}
+
+fn names(spec: &InstanceSpec) -> String {
+    let names: Vec<String> = spec.ports.keys().map(|name| format!("`{name}`")).collect();
+    let verb = if names.len() == 1 { "is" } else { "are" };
+    format!("{} {verb}", names.join(", "))
 }
 
 fn argument<'a>(spec: &'a InstanceSpec, key: &'a str) -> impl Iterator<Item = &'a str> {
@@ -141,6 +163,7 @@ mod tests {
             &spec,
             &Settings::default(),
             &Labels::new("io.segue", "default"),
+            &ImageInspect { id: Some("sha256:ab".to_owned()), ..ImageInspect::default() },
             OffsetDateTime::UNIX_EPOCH,
         )
     }
@@ -169,6 +192,7 @@ mod tests {
         assert_eq!(labels["io.segue"], "deployment-service");
         assert_eq!(labels["io.segue.scale"], r#"{"instances":1,"cpu":0.25,"memory":"64.00MB"}"#);
         assert_eq!(labels["io.segue.ports"], r#"{"web":8000}"#);
+        assert_eq!(labels["io.segue.image"], r#"{"id":"sha256:ab","digests":[]}"#);
     }
 
     #[test]
@@ -179,6 +203,15 @@ mod tests {
         assert_eq!(network("{}"), "bridge");
         assert_eq!(network(r#"{"net": "HOST"}"#), "host");
         assert_eq!(network(r#"{"net": "MyNet"}"#), "MyNet");
+        let unreachable = body(dialect(r#"{"net": "None"}"#)).unwrap_err();
+        assert!(
+            unreachable.is_permanent() && unreachable.to_string().contains("`web` is declared")
+        );
+        let closed = body(|spec| {
+            spec.ports.clear();
+            spec.network = "NONE".to_owned();
+        });
+        assert_eq!(closed.unwrap().host_config.unwrap().network_mode.as_deref(), Some("none"));
         let command = |change: &str| body(dialect(change)).unwrap().cmd.unwrap();
         assert_eq!(command(r#"{"command": "sh -c 'a b'"}"#), ["sh", "-c", "a b"]);
         assert_eq!(command(r#"{"command": ["sh", 1]}"#), ["sh", "1"]);

@@ -2,7 +2,7 @@
 
 use crate::containers::hash::sha1_hex;
 use crate::containers::{InstanceSpec, Owner};
-use bollard::models::ContainerSummary;
+use bollard::models::{ContainerSummary, ImageInspect};
 use indexmap::IndexMap;
 use std::collections::HashMap;
 use time::OffsetDateTime;
@@ -46,6 +46,7 @@ impl Labels {
     pub(super) fn of_new(
         &self,
         spec: &InstanceSpec,
+        image: &ImageInspect,
         created: OffsetDateTime,
     ) -> HashMap<String, String> {
         let scale = serde_json::json!({
@@ -53,6 +54,8 @@ impl Labels {
             "cpu": spec.cpu.cores(),
             "memory": spec.memory.to_string(),
         });
+        let digests = image.repo_digests.clone().unwrap_or_default();
+        let bytes = serde_json::json!({"id": image.id, "digests": digests});
         let ports = serde_json::to_string(&spec.ports).expect("a map of texts to numbers is JSON");
         let values = [
             ("namespace", self.namespace.clone()),
@@ -64,6 +67,7 @@ impl Labels {
             ("scale", scale.to_string()),
             ("definition", spec.fingerprint.clone()),
             ("ports", ports),
+            ("image", bytes.to_string()),
             ("created", created.format(&Rfc3339).expect("a time of this era is RFC 3339")),
         ];
         let mut labels: HashMap<String, String> =
@@ -109,6 +113,13 @@ impl Labels {
     pub(super) fn ports(&self, container: &ContainerSummary) -> IndexMap<String, u16> {
         let text = self.value(container, "ports").unwrap_or_default();
         serde_json::from_str(&text).unwrap_or_default()
+    }
+
+    /// The digests under which its image came from registries.
+    pub(super) fn digests(&self, container: &ContainerSummary) -> Vec<String> {
+        let text = self.value(container, "image").unwrap_or_default();
+        let bytes: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+        serde_json::from_value(bytes["digests"].clone()).unwrap_or_default()
     }
 
     /// When it was created. Docker's own list tells only the second, and two instances may be of the same one.

@@ -3,16 +3,23 @@
 //! Everything that must survive is kept in the labels of the containers, so that any number of restarts of Segue
 //! finds them again. Containers without the labels of this installation are never touched. This module knows neither
 //! deployments nor gateways; it decides nothing.
+//!
+//! Who starts a container again that ended is the daemon, by the restart policy `unless-stopped`: one party alone, so
+//! that nobody races it. A daemon takes up again what it ran before it answers the first call, so that after its restart
+//! Segue sees the same containers, perhaps on other host ports. What the daemon does not start again is `exited`.
 
 mod body;
 mod daemon;
 mod labels;
 mod readiness;
+mod registry;
+mod waiting;
 
 pub use labels::service_id;
+pub use registry::{Registry, Secret};
 
 use super::output;
-use super::{Condition, ContainerDriver, InstanceSpec, ObservedInstance};
+use super::{Condition, ContainerDriver, Image, InstanceSpec, ObservedInstance};
 use crate::driver::{Changes, Error};
 use async_trait::async_trait;
 use bollard::models::{ContainerSummary, ContainerSummaryStateEnum as State};
@@ -20,12 +27,13 @@ use daemon::{Daemon, Failure};
 use indexmap::IndexMap;
 use labels::Labels;
 use readiness::Readiness;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use time::OffsetDateTime;
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
+use waiting::Waiting;
 
 const SUPPORTED: [&str; 2] = ["container/docker", "docker"];
 
@@ -42,6 +50,10 @@ pub struct Settings {
     pub namespace: String,
     /// How long a container may take to end before it is killed.
     pub stop_timeout: Duration,
+    /// How long a pull may take.
+    pub pull_timeout: Duration,
+    /// Who asks at registries that want to know.
+    pub registries: Vec<Registry>,
 }
 
 impl Default for Settings {
@@ -52,6 +64,8 @@ impl Default for Settings {
             label_namespace: "io.segue".to_owned(),
             namespace: "default".to_owned(),
             stop_timeout: Duration::from_secs(10),
+            pull_timeout: Duration::from_mins(10),
+            registries: Vec::new(),
         }
     }
 }
@@ -69,6 +83,7 @@ struct Shared {
     labels: Labels,
     daemon: Daemon,
     readiness: Readiness,
+    waiting: Waiting,
     /// Names of the instances that are being created and started by this driver right now.
     starting: Mutex<HashSet<String>>,
     /// Names of the instances that are being stopped and removed right now.
@@ -84,28 +99,30 @@ impl DockerDriver {
             labels: Labels::new(&settings.label_namespace, &settings.namespace),
             daemon: Daemon::new(settings.socket.clone(), settings.stop_timeout),
             readiness: Readiness::default(),
+            waiting: Waiting::default(),
             starting: Mutex::default(),
             stopping: Mutex::default(),
             changes: Changes::default(),
             settings,
         });
         let driver = Self { shared: Arc::clone(&shared), tasks: Mutex::default() };
-        driver.spawn(readiness::follow_events(shared));
+        drop(driver.spawn(readiness::follow_events(shared)));
         driver
     }
 
-    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
         let mut tasks = self.tasks.lock().expect("no holder of the lock panics");
         while tasks.try_join_next().is_some() {}
-        tasks.spawn(task);
+        tasks.spawn(task)
     }
 
     /// Begins to ask a running container whether it answers, unless that is known or asked already.
     fn probe(&self, container: &ContainerSummary) {
         let id = container.id.clone().unwrap_or_default();
-        if self.shared.readiness.begin(&id) {
-            let addresses = self.addresses(container);
-            self.spawn(readiness::wait_until_ready(Arc::clone(&self.shared), id, addresses));
+        let addresses = self.addresses(container);
+        if self.shared.readiness.begin(&id, &addresses) {
+            let shared = Arc::clone(&self.shared);
+            drop(self.spawn(readiness::wait_until_ready(shared, id, addresses)));
         }
     }
 
@@ -146,12 +163,12 @@ impl DockerDriver {
         if state != State::RUNNING {
             self.shared.readiness.forget(id);
         }
+        let addresses = self.addresses(container);
         Ok(match state {
-            State::RUNNING if self.shared.readiness.is_ready(id) => Condition::Running,
+            State::RUNNING if self.shared.readiness.is_ready(id, &addresses) => Condition::Running,
             State::RUNNING => {
-                let addresses = self.addresses(container);
                 if readiness::all_ready_now(&addresses).await {
-                    self.shared.readiness.set_ready(id);
+                    self.shared.readiness.set_ready(id, addresses);
                     Condition::Running
                 } else {
                     self.probe(container);
@@ -176,7 +193,7 @@ impl DockerDriver {
             }
             State::CREATED => Condition::Exited("was created, but never started".to_owned()),
             State::PAUSED => Condition::Starting("is paused".to_owned()),
-            State::RESTARTING => Condition::Starting("is being restarted".to_owned()),
+            State::RESTARTING => Condition::Restarting(self.last_words(id).await),
             State::REMOVING | State::STOPPING => Condition::Stopping,
             State::EXITED | State::DEAD | State::EMPTY => {
                 Condition::Exited(self.last_words(id).await)
@@ -209,53 +226,49 @@ impl DockerDriver {
             name,
         }))
     }
+}
 
-    /// Creates and starts a container; one that cannot be started is removed again.
-    async fn create_and_start(&self, spec: &InstanceSpec) -> Result<(), Error> {
-        let shared = &self.shared;
-        let body = body::create(spec, &shared.settings, &shared.labels, OffsetDateTime::now_utc())?;
-        let created = match shared.daemon.create(&spec.name, body.clone()).await {
-            Err(Failure::NoImage) => {
-                shared.daemon.pull(&spec.deployable.definition).await?;
-                shared.daemon.create(&spec.name, body).await
-            }
-            other => other,
-        };
-        let id = match created {
-            Ok(id) => id,
-            Err(Failure::Exists) => return self.start_existing(spec).await,
-            Err(Failure::NoImage) => {
-                let image = &spec.deployable.definition;
-                return Err(Error::Transient(format!(
-                    "the image '{image}' vanished after it was pulled"
-                )));
-            }
-            Err(Failure::Other(error)) => return Err(error),
-        };
-        if let Err(error) = shared.daemon.start(&id).await {
-            shared.daemon.remove(&id).await?;
-            return Err(error);
-        }
-        Ok(())
+/// What became of an attempt to start an instance.
+enum Outcome {
+    /// The daemon accepted it.
+    Started,
+    /// The image has to be pulled first.
+    NoImage,
+}
+
+/// Creates and starts a container; one that cannot be started is removed again.
+async fn create_and_start(shared: &Shared, spec: &InstanceSpec) -> Result<Outcome, Error> {
+    let Some(image) = shared.daemon.image(spec.deployable.definition.trim()).await? else {
+        return Ok(Outcome::NoImage);
+    };
+    let now = OffsetDateTime::now_utc();
+    let body = body::create(spec, &shared.settings, &shared.labels, &image, now)?;
+    let id = match shared.daemon.create(&spec.name, body).await {
+        Ok(id) => id,
+        Err(Failure::Exists) => return start_existing(shared, spec).await,
+        Err(Failure::NoImage) => return Ok(Outcome::NoImage),
+        Err(Failure::Other(error)) => return Err(error),
+    };
+    if let Err(error) = shared.daemon.start(&id).await {
+        shared.daemon.remove(&id).await?;
+        return Err(error);
     }
+    Ok(Outcome::Started)
+}
 
-    /// A container of that name is there already: it is started when an earlier attempt only created it.
-    async fn start_existing(&self, spec: &InstanceSpec) -> Result<(), Error> {
-        let found = self
-            .shared
-            .daemon
-            .list(self.shared.labels.of_instance(&spec.owner.deployment, &spec.name))
-            .await?;
-        match found.first() {
-            Some(ContainerSummary { id: Some(id), state: Some(State::CREATED), .. }) => {
-                self.shared.daemon.start(id).await
-            }
-            Some(_) => Ok(()),
-            None => Err(Error::Permanent(format!(
-                "a container named '{}' exists that does not belong to this Segue; rename or remove it",
-                spec.name
-            ))),
+/// A container of that name is there already: it is started when an earlier attempt only created it.
+async fn start_existing(shared: &Shared, spec: &InstanceSpec) -> Result<Outcome, Error> {
+    let own = shared.labels.of_instance(&spec.owner.deployment, &spec.name);
+    match shared.daemon.list(own).await?.first() {
+        Some(ContainerSummary { id: Some(id), state: Some(State::CREATED), .. }) => {
+            shared.daemon.start(id).await?;
+            Ok(Outcome::Started)
         }
+        Some(_) => Ok(Outcome::Started),
+        None => Err(Error::Permanent(format!(
+            "a container named '{}' exists that does not belong to this Segue; rename or remove it",
+            spec.name
+        ))),
     }
 }
 
@@ -283,12 +296,16 @@ impl ContainerDriver for DockerDriver {
     }
 
     async fn observe(&self, deployment: &str) -> Result<Vec<ObservedInstance>, Error> {
+        // Asked first: what leaves the waiting in between is a container by then.
+        let waiting = self.shared.waiting.of(deployment);
         let mut observed = Vec::new();
         for container in
             self.shared.daemon.list(self.shared.labels.of_deployment(deployment)).await?
         {
             observed.extend(self.observed(&container).await?);
         }
+        let seen: HashSet<String> = observed.iter().map(|found| found.name.clone()).collect();
+        observed.extend(waiting.into_iter().filter(|waits| !seen.contains(&waits.name)));
         Ok(observed)
     }
 
@@ -305,8 +322,17 @@ impl ContainerDriver for DockerDriver {
                 "the definition of the deployable is empty; give an image".to_owned(),
             ));
         }
-        let Some(_guard) = Underway::begin(&self.shared, &spec.name) else { return Ok(()) };
-        self.create_and_start(spec).await?;
+        if self.shared.waiting.contains(&spec.name) {
+            return Ok(());
+        }
+        let Some(underway) = Underway::begin(&self.shared, &spec.name) else { return Ok(()) };
+        if let Outcome::NoImage = create_and_start(&self.shared, spec).await? {
+            self.shared.waiting.begin(spec, &self.shared.settings.host);
+            let shared = Arc::clone(&self.shared);
+            let pull = self.spawn(waiting::pull_and_start(shared, spec.clone(), underway));
+            self.shared.waiting.pulled_by(&spec.name, pull);
+            return Ok(());
+        }
         let found = self
             .shared
             .daemon
@@ -320,6 +346,9 @@ impl ContainerDriver for DockerDriver {
     }
 
     async fn stop(&self, deployment: &str, instance: &str) -> Result<(), Error> {
+        if self.shared.waiting.end(deployment, instance) {
+            self.shared.changes.notify();
+        }
         let found =
             self.shared.daemon.list(self.shared.labels.of_instance(deployment, instance)).await?;
         let Some(id) = found.into_iter().find_map(|container| container.id) else { return Ok(()) };
@@ -330,10 +359,24 @@ impl ContainerDriver for DockerDriver {
             .expect("no holder of the lock panics")
             .insert(instance.to_owned())
         {
-            self.spawn(stop_and_remove(Arc::clone(&self.shared), id, instance.to_owned()));
+            drop(self.spawn(stop_and_remove(Arc::clone(&self.shared), id, instance.to_owned())));
             self.shared.changes.notify();
         }
         Ok(())
+    }
+
+    async fn images(&self, deployment: &str) -> Result<BTreeMap<String, Image>, Error> {
+        let labels = &self.shared.labels;
+        let containers = self.shared.daemon.list(labels.of_deployment(deployment)).await?;
+        let image = |container: &ContainerSummary| {
+            let image = Image {
+                name: container.image.clone().unwrap_or_default(),
+                id: container.image_id.clone().unwrap_or_default(),
+                digests: labels.digests(container),
+            };
+            Some((labels.instance(container)?, image))
+        };
+        Ok(containers.iter().filter_map(image).collect())
     }
 
     fn changes(&self) -> &Changes {
@@ -343,7 +386,7 @@ impl ContainerDriver for DockerDriver {
 
 async fn stop_and_remove(shared: Arc<Shared>, id: String, instance: String) {
     let done = async {
-        shared.daemon.stop(&id, shared.settings.stop_timeout).await?;
+        shared.daemon.stop(&id).await?;
         shared.daemon.remove(&id).await
     };
     if let Err(error) = done.await {
@@ -356,20 +399,21 @@ async fn stop_and_remove(shared: Arc<Shared>, id: String, instance: String) {
 }
 
 /// Marks an instance as being started for as long as it lives.
-struct Underway<'a> {
-    shared: &'a Shared,
+struct Underway {
+    shared: Arc<Shared>,
     name: String,
 }
 
-impl<'a> Underway<'a> {
+impl Underway {
     /// `None` when the instance is being started already.
-    fn begin(shared: &'a Shared, name: &str) -> Option<Self> {
+    fn begin(shared: &Arc<Shared>, name: &str) -> Option<Self> {
         let mut starting = shared.starting.lock().expect("no holder of the lock panics");
-        starting.insert(name.to_owned()).then(|| Self { shared, name: name.to_owned() })
+        let is_first = starting.insert(name.to_owned());
+        is_first.then(|| Self { shared: Arc::clone(shared), name: name.to_owned() })
     }
 }
 
-impl Drop for Underway<'_> {
+impl Drop for Underway {
     fn drop(&mut self) {
         self.shared.starting.lock().expect("no holder of the lock panics").remove(&self.name);
     }

@@ -3,7 +3,7 @@
 use super::Shared;
 use crate::containers::probe::{self, Answer};
 use futures::StreamExt;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
@@ -16,10 +16,10 @@ const PROBE_PERIOD: Duration = Duration::from_millis(50);
 const PROBE_PERIOD_SLOW: Duration = Duration::from_millis(500);
 const SLOW_AFTER: Duration = Duration::from_mins(1);
 const RECONNECT_FIRST: Duration = Duration::from_millis(500);
-const RECONNECT_LONGEST: Duration = Duration::from_secs(30);
+const RECONNECT_LONGEST: Duration = Duration::from_secs(5);
 
 /// The two ways to one port of a container.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Address {
     /// On the container's own network.
     pub(super) own: Option<(String, u16)>,
@@ -54,25 +54,33 @@ pub(super) struct Readiness {
 
 #[derive(Default)]
 struct Known {
-    ready: HashSet<String>,
-    asked: HashSet<String>,
+    /// By container, under which addresses: one that is started again has others.
+    ready: HashMap<String, Vec<Address>>,
+    asked: HashMap<String, Vec<Address>>,
 }
 
 impl Readiness {
-    pub(super) fn is_ready(&self, id: &str) -> bool {
-        self.known().ready.contains(id)
+    pub(super) fn is_ready(&self, id: &str, addresses: &[Address]) -> bool {
+        self.known().ready.get(id).is_some_and(|known| known == addresses)
     }
 
-    pub(super) fn set_ready(&self, id: &str) {
+    pub(super) fn set_ready(&self, id: &str, addresses: Vec<Address>) {
         let mut known = self.known();
         known.asked.remove(id);
-        known.ready.insert(id.to_owned());
+        known.ready.insert(id.to_owned(), addresses);
     }
 
-    /// Whether somebody has to begin asking; from then on nobody else has.
-    pub(super) fn begin(&self, id: &str) -> bool {
+    /// Whether somebody has to begin asking there; from then on nobody else has.
+    pub(super) fn begin(&self, id: &str, addresses: &[Address]) -> bool {
         let mut known = self.known();
-        !known.ready.contains(id) && known.asked.insert(id.to_owned())
+        let is_known = |list: &HashMap<String, Vec<Address>>| {
+            list.get(id).is_some_and(|known| known == addresses)
+        };
+        if is_known(&known.ready) || is_known(&known.asked) {
+            return false;
+        }
+        known.asked.insert(id.to_owned(), addresses.to_vec());
+        true
     }
 
     /// A container ended: what was known of it says nothing about its next life.
@@ -86,8 +94,8 @@ impl Readiness {
         *self.known() = Known::default();
     }
 
-    fn is_asked(&self, id: &str) -> bool {
-        self.known().asked.contains(id)
+    fn is_asked(&self, id: &str, addresses: &[Address]) -> bool {
+        self.known().asked.get(id).is_some_and(|asked| asked == addresses)
     }
 
     fn known(&self) -> std::sync::MutexGuard<'_, Known> {
@@ -108,9 +116,9 @@ pub(super) async fn all_ready_now(addresses: &[Address]) -> bool {
 /// Asks until a container accepts connections on all of its ports, or has ended.
 pub(super) async fn wait_until_ready(shared: Arc<Shared>, id: String, addresses: Vec<Address>) {
     let since = Instant::now();
-    while shared.readiness.is_asked(&id) {
+    while shared.readiness.is_asked(&id, &addresses) {
         if all_ready_now(&addresses).await {
-            shared.readiness.set_ready(&id);
+            shared.readiness.set_ready(&id, addresses);
             shared.changes.notify();
             return;
         }

@@ -32,7 +32,10 @@ fn spec(command: &str) -> InstanceSpec {
 
 fn text_of(condition: &Condition) -> &str {
     match condition {
-        Condition::Starting(text) | Condition::Restarting(text) | Condition::Exited(text) => text,
+        Condition::Starting(text)
+        | Condition::Restarting(text)
+        | Condition::Exited(text)
+        | Condition::Refused(text) => text,
         Condition::Running | Condition::Stopping => "",
     }
 }

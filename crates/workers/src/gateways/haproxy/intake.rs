@@ -12,6 +12,7 @@ use rustix::fs::{CWD, Mode, OFlags, mkfifoat, openat};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -46,6 +47,10 @@ pub(super) fn open(directory: &Path) -> std::io::Result<File> {
         Err(error) => return Err(error.into()),
     }
     let file = File::options().read(true).write(true).open(path)?;
+    if !file.metadata()?.file_type().is_fifo() {
+        // A file would take all lines and keep them for ever.
+        return Err(std::io::Error::other(format!("{FILE} is no pipe")));
+    }
     if let Err(error) = rustix::pipe::fcntl_setpipe_size(&file, PIPE_BYTES) {
         tracing::debug!(%error, "the pipe for lines about requests stays small");
     }

@@ -1,5 +1,6 @@
-//! Keeps what one route asks for from harming all others: texts that only HAProxy itself can judge are shown to it
-//! one by one, in files of their own, before they come into the configuration.
+//! Keeps what one route asks for from harming all others: texts that only HAProxy itself can judge. The whole file is
+//! checked anyway, so that they are taken on trust first; when HAProxy refuses the file, they are shown to it one by
+//! one, in files of their own.
 //!
 //! Verdicts are kept as long as somebody asks for them. A route whose text is refused gets nothing.
 
@@ -40,24 +41,22 @@ pub(super) type Disabled = BTreeMap<String, BTreeMap<String, String>>;
 
 /// A directive of a backend whose content comes from a document.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Part {
+pub(super) struct Part {
     http: bool,
     line: String,
 }
 
 impl Verdicts {
-    /// `configuration` without what HAProxy refuses, and the routes that were disabled for it.
-    pub(super) async fn sift(
-        &mut self,
-        process: &Process,
-        configuration: &Configuration,
-    ) -> (Configuration, Disabled) {
+    /// The parts of `configuration` that HAProxy has not judged. Verdicts on other parts are forgotten.
+    pub(super) fn unknown(&mut self, configuration: &Configuration) -> Vec<Part> {
         let parts: BTreeSet<Part> = configuration.gateways.iter().flat_map(parts).collect();
         self.known.retain(|part, _| parts.contains(part));
-        let unknown: Vec<Part> =
-            parts.into_iter().filter(|part| !self.known.contains_key(part)).collect();
         self.unsure.clear();
-        self.judge(process, unknown).await;
+        parts.into_iter().filter(|part| !self.known.contains_key(part)).collect()
+    }
+
+    /// `configuration` without what HAProxy refuses, and the routes that were disabled for it. What is not judged stays.
+    pub(super) fn sift(&self, configuration: &Configuration) -> (Configuration, Disabled) {
         let mut sifted = configuration.clone();
         let mut disabled = Disabled::new();
         for gateway in &mut sifted.gateways {
@@ -69,15 +68,17 @@ impl Verdicts {
         (sifted, disabled)
     }
 
+    /// HAProxy took a file with `parts`.
+    pub(super) fn accept(&mut self, parts: Vec<Part>) {
+        self.known.extend(parts.into_iter().map(|part| (part, None)));
+    }
+
     /// Shows `parts` to HAProxy, all in one file; those that it names are refused, and the rest is shown again.
-    async fn judge(&mut self, process: &Process, mut parts: Vec<Part>) {
+    pub(super) async fn judge(&mut self, process: &Process, mut parts: Vec<Part>) {
         while !parts.is_empty() {
             let words = match refusal(process, &parts).await {
                 Ok(Some(words)) => words,
-                Ok(None) => {
-                    self.known.extend(parts.into_iter().map(|part| (part, None)));
-                    return;
-                }
+                Ok(None) => return self.accept(parts),
                 Err(_) => return self.judge_each(process, parts).await,
             };
             let named = named(&words, parts.len());

@@ -16,6 +16,7 @@ mod keeper;
 mod line;
 mod model;
 mod process;
+mod program;
 mod refusal;
 mod render;
 mod slots;
@@ -25,7 +26,7 @@ mod state;
 mod tests;
 mod ways;
 
-pub use process::program_version;
+pub use program::{find, program_version};
 pub use render::TEMPLATE;
 
 use super::{Applied, Configuration, Frontend, GatewayDriver, Traffic};
@@ -36,6 +37,7 @@ use isolate::Verdicts;
 use keeper::Keeper;
 use model::Model;
 use process::{Identity, Process};
+use program::Program;
 use render::{Base, Rendered};
 use socket::{MASTER, Sockets};
 use state::{Observed, Plan};
@@ -113,6 +115,28 @@ struct State {
     watched: Option<(Identity, JoinHandle<()>)>,
 }
 
+/// Why a configuration is not served.
+enum Failure {
+    /// HAProxy did not come to accept the file; what is in use stays.
+    NotInstalled(Error),
+    /// Anything else.
+    Other(Error),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Failure::Other(error)
+    }
+}
+
+impl Failure {
+    fn error(self) -> Error {
+        match self {
+            Failure::NotInstalled(error) | Failure::Other(error) => error,
+        }
+    }
+}
+
 impl Drop for State {
     fn drop(&mut self) {
         if let Some((_, watch)) = &self.watched {
@@ -124,7 +148,6 @@ impl Drop for State {
 impl HaproxyDriver {
     /// A driver for the HAProxy of `settings.directory`, which may be running already.
     pub fn new(settings: Settings) -> Result<Self, Error> {
-        program_version(&settings.program)?;
         let fail = |what: &str, error: std::io::Error| {
             Error::Permanent(format!("cannot {what} {}: {error}", settings.directory.display()))
         };
@@ -138,7 +161,8 @@ impl HaproxyDriver {
         let sockets = Sockets::new(&directory).map_err(|error| fail("open", error))?;
         let names = std::fs::read(directory.join(NAMES_FILE)).ok();
         let names = names.and_then(|names| serde_json::from_slice(&names).ok()).unwrap_or_default();
-        let process = Arc::new(Process { program: settings.program.clone(), directory });
+        let program = Program::new(settings.program.clone());
+        let process = Arc::new(Process { program, directory });
         let changes = Changes::default();
         let keeper = Keeper::new(Arc::clone(&process), changes.clone());
         let state =
@@ -232,7 +256,7 @@ impl HaproxyDriver {
     async fn load(&self, before: Option<&Observed>, structure: &str) -> Result<(), Error> {
         let identity = match (before, self.process.running()) {
             (Some(_), Some(identity)) => {
-                self.process.reload(identity)?;
+                self.process.reload(identity).await?;
                 identity
             }
             _ => self.process.start().await?,
@@ -244,7 +268,7 @@ impl HaproxyDriver {
             let unchanged =
                 matches!((before, &now), (Some(before), Some(now)) if before.pid == now.pid);
             if unchanged && Instant::now() > again {
-                self.process.reload(identity)?;
+                self.process.reload(identity).await?;
                 again = Instant::now() + RELOAD_AGAIN;
             }
             if now.is_some_and(|now| {
@@ -269,16 +293,52 @@ impl HaproxyDriver {
     }
 
     /// Installs and loads; when loading fails the former file is put back.
-    async fn replace(&self, before: Option<&Observed>, new: &Rendered) -> Result<(), Error> {
+    async fn replace(&self, before: Option<&Observed>, new: &Rendered) -> Result<(), Failure> {
         let former = self.keeper.files();
-        self.keeper.install(&new.files).await?;
+        self.keeper.install(&new.files).await.map_err(Failure::NotInstalled)?;
         if let Err(error) = self.load(before, &new.structure).await {
             if !former.text.is_empty() && former != new.files {
                 self.keeper.install(&former).await?;
             }
-            return Err(error);
+            return Err(error.into());
         }
         Ok(())
+    }
+
+    /// Brings the proxy to `configuration`, of which HAProxy is expected to take everything.
+    async fn bring(
+        &self,
+        state: &mut State,
+        configuration: &Configuration,
+        observed: Option<&Observed>,
+    ) -> Result<Applied, Failure> {
+        let (configuration, disabled) = state.verdicts.sift(configuration);
+        let ours = observed.map(|observed| observed.ports.clone()).unwrap_or_default();
+        let (usable, mut applied) = self.usable(&configuration, &ours);
+        applied.disabled = disabled;
+        let virtual_hosts_port = self.virtual_hosts_port(&ours, &mut applied.refused);
+        let model = Model::of(&usable, self.settings.bind_address, virtual_hosts_port);
+        let new = self.rendered(&model);
+        // What is taken in before it has a name is not counted.
+        self.intake.name(attribution::ways(&model, &usable));
+        // Who routes does not wait for who counts.
+        let uncounted = self.intake.follow(&self.process.directory).err();
+        self.remember(state, &configuration);
+        let adjusted = match observed {
+            Some(observed) if observed.structure == new.structure => {
+                self.adjust(&model, observed).await?
+            }
+            _ => None,
+        };
+        if adjusted.is_none() {
+            self.replace(observed, &new).await?;
+        }
+        state.model = Some(model);
+        self.watch(state)?;
+        // What is served is served, whether or not a restart would find it in the file.
+        let unkept = self.keeper.follow(&new.files).err();
+        let trouble = unkept.or(uncounted).map(|error| error.to_string());
+        Ok(Applied { changed: adjusted.unwrap_or(true), trouble, ..applied })
     }
 
     fn rendered(&self, model: &Model) -> Rendered {
@@ -417,7 +477,8 @@ impl GatewayDriver for HaproxyDriver {
             (None, Some(_)) => {
                 Err(Error::Transient(format!("HAProxy does not run: {}", self.process.words())))
             }
-            (None, None) | (Some(_), _) => Ok(()),
+            (None, None) => self.process.program.usable().await.map(drop),
+            (Some(_), _) => Ok(()),
         }
     }
 
@@ -428,33 +489,22 @@ impl GatewayDriver for HaproxyDriver {
             // Else ports that a dying worker still holds would look like somebody else's.
             self.process.forget_predecessor().await?;
         }
-        let ours = observed.as_ref().map(|observed| observed.ports.clone()).unwrap_or_default();
-        let (configuration, disabled) = state.verdicts.sift(&self.process, configuration).await;
-        let (usable, mut applied) = self.usable(&configuration, &ours);
-        applied.disabled = disabled;
-        let virtual_hosts_port = self.virtual_hosts_port(&ours, &mut applied.refused);
-        let model = Model::of(&usable, self.settings.bind_address, virtual_hosts_port);
-        let new = self.rendered(&model);
-        // What is taken in before it has a name is not counted.
-        self.intake.name(attribution::ways(&model, &usable));
-        if let Err(error) = self.intake.follow(&self.process.directory) {
-            // Who routes does not wait for who counts; the next change tries again.
-            tracing::warn!(%error, "requests are not counted");
+        let observed = observed.as_ref();
+        let unknown = state.verdicts.unknown(configuration);
+        if unknown.is_empty() {
+            return self.bring(&mut state, configuration, observed).await.map_err(Failure::error);
         }
-        self.remember(&mut state, &configuration);
-        let adjusted = match &observed {
-            Some(observed) if observed.structure == new.structure => {
-                self.adjust(&model, observed).await?
+        self.process.program.usable().await?;
+        match self.bring(&mut state, configuration, observed).await {
+            Ok(applied) => {
+                state.verdicts.accept(unknown);
+                return Ok(applied);
             }
-            _ => None,
-        };
-        if adjusted.is_none() {
-            self.replace(observed.as_ref(), &new).await?;
+            Err(Failure::NotInstalled(error)) => tracing::debug!(%error, "looking for what it is"),
+            Err(failure) => return Err(failure.error()),
         }
-        state.model = Some(model);
-        self.watch(&mut state)?;
-        self.keeper.follow(&new.files)?;
-        Ok(Applied { changed: adjusted.unwrap_or(true), ..applied })
+        state.verdicts.judge(&self.process, unknown).await;
+        self.bring(&mut state, configuration, observed).await.map_err(Failure::error)
     }
 
     async fn busy(&self) -> Result<BTreeSet<String>, Error> {

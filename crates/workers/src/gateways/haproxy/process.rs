@@ -3,6 +3,7 @@
 //! It runs in master-worker mode, in a process group of its own, so that it outlives the service. Its pid and start
 //! time are in a file: a process that has both is the one that was started, whoever started it.
 
+use super::program::Program;
 use crate::driver::{Changes, Error};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 use std::fs::{File, OpenOptions};
@@ -27,25 +28,6 @@ const WORDS_BYTES_MAX: u64 = 4096;
 /// The file that HAProxy reads, relative to its directory.
 pub(super) const CONFIGURATION_FILE: &str = "haproxy.cfg";
 
-/// The program's `major.minor` version, such as `2.6`.
-pub fn program_version(program: &Path) -> Result<String, Error> {
-    let missing = |why: String| {
-        Error::Permanent(format!("{} is no usable HAProxy: {why}", program.display()))
-    };
-    let output = Command::new(program)
-        .arg("-v")
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| missing(error.to_string()))?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let version = text.split_whitespace().skip_while(|word| *word != "version").nth(1);
-    let mut parts = version.unwrap_or_default().split('.').map(str::parse::<u32>);
-    match (parts.next(), parts.next()) {
-        (Some(Ok(major)), Some(Ok(minor))) => Ok(format!("{major}.{minor}")),
-        _ => Err(missing("it tells no version".to_owned())),
-    }
-}
-
 /// A master process, by what tells it from any other that ever has the same pid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
@@ -69,7 +51,7 @@ impl Identity {
 /// The door to the process; whether there is one is looked up, never remembered.
 #[derive(Debug)]
 pub(super) struct Process {
-    pub(super) program: PathBuf,
+    pub(super) program: Program,
     pub(super) directory: PathBuf,
 }
 
@@ -93,7 +75,7 @@ impl Process {
 
     /// What HAProxy says against the file `name`; `None` when it accepts it.
     pub(super) async fn refusal(&self, name: &str) -> Result<Option<String>, Error> {
-        let mut command = tokio::process::Command::new(&self.program);
+        let mut command = tokio::process::Command::new(self.program.usable().await?);
         command
             .args(["-c", "-f", name])
             .current_dir(&self.directory)
@@ -114,6 +96,7 @@ impl Process {
     /// Starts a master. It is up when it answers on its sockets.
     pub(super) async fn start(&self) -> Result<Identity, Error> {
         self.forget_predecessor().await?;
+        let program = self.program.usable().await?;
         let log = OpenOptions::new().create(true).append(true).open(self.directory.join(LOG_FILE));
         let log = log.map_err(|error| self.failed("open the log of", &error))?;
         log.set_len(0).map_err(|error| self.failed("empty the log of", &error))?;
@@ -124,7 +107,7 @@ impl Process {
             },
             Stdio::from,
         );
-        let child = Command::new(&self.program)
+        let child = Command::new(program)
             .args(["-W", "-S", "unix@master.sock,mode,600", "-f", CONFIGURATION_FILE])
             .current_dir(&self.directory)
             .env_clear()
@@ -155,7 +138,9 @@ impl Process {
     }
 
     /// Asks the master to load the file again; old workers finish what they carry.
-    pub(super) fn reload(&self, identity: Identity) -> Result<(), Error> {
+    pub(super) async fn reload(&self, identity: Identity) -> Result<(), Error> {
+        // The master runs the program anew.
+        self.program.usable().await?;
         let log = OpenOptions::new().write(true).open(self.directory.join(LOG_FILE));
         log.and_then(|log| log.set_len(0))
             .map_err(|error| self.failed("empty the log of", &error))?;
@@ -216,11 +201,7 @@ impl Process {
     }
 
     fn failed(&self, what: &str, error: &std::io::Error) -> Error {
-        Error::Transient(format!(
-            "cannot {what} {} in {}: {error}",
-            self.program.display(),
-            self.directory.display()
-        ))
+        Error::Transient(format!("cannot {what} HAProxy in {}: {error}", self.directory.display()))
     }
 }
 

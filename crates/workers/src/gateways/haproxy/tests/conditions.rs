@@ -3,6 +3,7 @@
 use super::*;
 use crate::gateways::Conditional;
 use segue_domain::artifact::Condition;
+use std::os::unix::fs::PermissionsExt;
 
 fn wish(path: &str, condition: &str, strength: u8, ways: &[(usize, u32)]) -> Conditional {
     let condition = Condition::parse(condition).unwrap_or_else(|_| Condition::raw(condition));
@@ -316,17 +317,65 @@ async fn what_one_route_asks_for_harms_no_other() {
     }
 }
 
+/// What HAProxy takes is shown to it once, with the whole file; only what it refuses is looked for.
+#[tokio::test]
+async fn what_is_fine_takes_one_check() {
+    let a = service("a").await;
+    let directory = tempfile::tempdir().unwrap();
+    let (program, list) = (directory.path().join("spy"), directory.path().join("list"));
+    let text =
+        format!("#!/bin/sh\necho \"$*\" >> '{}'\nexec /usr/sbin/haproxy \"$@\"\n", list.display());
+    std::fs::write(&program, text).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut stage = Stage::new();
+    stage.driver =
+        HaproxyDriver::new(Settings { program, ..stage.driver.settings.clone() }).unwrap();
+    let checks = || {
+        let list = std::fs::read_to_string(&list).unwrap_or_default();
+        list.lines().filter(|line| line.starts_with("-c")).count()
+    };
+    let port = free_port();
+    let shop = |condition: Option<&str>, sticky| {
+        let routes = [route("a", 100, &[target("a", a)]), route("b", 0, &[target("a", a)])];
+        let wishes = condition.map(|text| wish("b", text, 100, &[(1, 1)]));
+        Frontend {
+            conditions: wishes.into_iter().collect(),
+            sticky,
+            ..gateway("shop", port, &routes)
+        }
+    };
+    let fox = Some("user-agent = Firefox");
+    stage.apply(&[shop(None, None)]).await;
+    let mut before = checks();
+    for (changed, expected) in [
+        (shop(fox, None), 1),
+        (shop(fox, Some(Sticky::Route)), 1),
+        (shop(None, None), 1),
+        (shop(fox, None), 1),
+        // The whole file, its parts, and the file without what is refused.
+        (shop(Some("< nonsense x >"), None), 3),
+        (shop(Some("< nonsense x >"), Some(Sticky::Route)), 1),
+    ] {
+        stage.apply(&[changed]).await;
+        assert_eq!(checks() - before, expected);
+        before = checks();
+    }
+}
+
 #[tokio::test]
 async fn what_could_not_be_judged_disables_its_route_only() {
     let directory = tempfile::tempdir().unwrap();
     let process = Process {
-        program: directory.path().join("no-such-program"),
+        program: Program::new(directory.path().join("no-such-program")),
         directory: directory.path().to_owned(),
     };
     let mut gateway = gateway("g", 1, &[route("a", 50, &[]), route("b", 50, &[])]);
     gateway.routes[1].rewrites = vec![Rewrite { path: "/x".into(), condition: "path /y".into() }];
     let configuration = Configuration { gateways: vec![gateway] };
-    let (_, disabled) = isolate::Verdicts::default().sift(&process, &configuration).await;
+    let mut verdicts = isolate::Verdicts::default();
+    let unknown = verdicts.unknown(&configuration);
+    verdicts.judge(&process, unknown).await;
+    let (_, disabled) = verdicts.sift(&configuration);
     assert_eq!(disabled["g"].keys().collect::<Vec<_>>(), ["b"]);
     assert!(disabled["g"]["b"].contains("no-such-program"), "{disabled:?}");
 }

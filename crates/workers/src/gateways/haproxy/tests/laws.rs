@@ -126,9 +126,3 @@ async fn routes_with_rules_of_their_own_have_backends_of_their_own() {
     let rewrite = Rewrite { path: "/x".into(), condition: "path_beg /y".into() };
     assert_eq!(backends(&|gateway| gateway.routes[1].rewrites = vec![rewrite.clone()]), 3);
 }
-
-#[test]
-fn the_program_tells_its_version() {
-    assert_eq!(program_version(Path::new("/usr/sbin/haproxy")).unwrap(), "2.6");
-    assert!(program_version(Path::new("/nowhere/haproxy")).unwrap_err().is_permanent());
-}
