@@ -71,12 +71,11 @@ impl<'de> Deserialize<'de> for PlainValue {
         const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
         let value = Value::deserialize(deserializer)?;
         let is_plain = match &value {
-            Value::Bool(_) | Value::String(_) => true,
             Value::Number(number) if number.is_f64() => {
                 number.as_f64().is_some_and(|number| number != 0.0 && number.abs() < WHOLE_MAX)
             }
-            Value::Number(_) => true,
-            _ => false,
+            Value::Bool(_) | Value::String(_) | Value::Number(_) => true,
+            Value::Null | Value::Array(_) | Value::Object(_) => false,
         };
         is_plain.then_some(Self(value)).ok_or_else(|| D::Error::custom("it is not plain"))
     }

@@ -17,10 +17,12 @@ pub struct Relay {
     passed: Arc<Passed>,
 }
 
+type Waiting = VecDeque<(Position, oneshot::Sender<()>)>;
+
 struct Passed {
     progress: watch::Sender<Progress>,
     /// Who waits for which position, lowest first; `None` when nothing is passed on any more.
-    waiting: Mutex<Option<VecDeque<(Position, oneshot::Sender<()>)>>>,
+    waiting: Mutex<Option<Waiting>>,
 }
 
 impl Relay {
@@ -81,7 +83,7 @@ impl std::fmt::Debug for Relay {
 }
 
 impl Passed {
-    fn waiting(&self) -> MutexGuard<'_, Option<VecDeque<(Position, oneshot::Sender<()>)>>> {
+    fn waiting(&self) -> MutexGuard<'_, Option<Waiting>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
