@@ -1,11 +1,12 @@
-//! From a POST until subscribers have the event: a thousand of them, each with a connection and a thread of its own.
+//! From a POST until subscribers have the event: a thousand of them, each with a connection of its own.
 
 use super::{Bench, Measure};
 use crate::bench::quantile;
-use anyhow::{Context as _, Result, bail, ensure};
-use std::io::{BufRead as _, BufReader, Write as _};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
-use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,27 +14,15 @@ const SUBSCRIBERS: usize = 1_000;
 const EVENTS: usize = 2_000;
 /// 200 events a second.
 const EVERY: Duration = Duration::from_millis(5);
-const STACK_BYTES: usize = 256 << 10;
 const READ_TIME_MAX: Duration = Duration::from_mins(1);
 const LATENCY_MS_MAX: f64 = 10.0;
 
 /// Posts at a steady rate to subscribers that each note when they had what.
 pub(super) fn measure(bench: &Bench) -> Result<Vec<Measure>> {
     let address = bench.api().base().trim_start_matches("http://").to_owned();
-    let (received, readers) = mpsc::channel();
-    for _ in 0..SUBSCRIBERS {
-        let stream = subscribe(&address, "latency")?;
-        let received = received.clone();
-        let read = move || {
-            // Whoever measures may be gone when the stream ends.
-            _ = received.send(arrivals(stream));
-        };
-        thread::Builder::new()
-            .stack_size(STACK_BYTES)
-            .spawn(read)
-            .context("a reader cannot start")?;
-    }
-    drop(received);
+    let streams = (0..SUBSCRIBERS).map(|_| subscribe(&address, "latency"));
+    let streams = streams.collect::<Result<Vec<_>>>()?;
+    let reader = thread::spawn(move || arrivals(&streams));
     let began = Instant::now();
     let mut sent = Vec::with_capacity(EVENTS);
     for number in 0..EVENTS {
@@ -49,9 +38,8 @@ pub(super) fn measure(bench: &Bench) -> Result<Vec<Measure>> {
         )?;
     }
     let mut latencies = Vec::with_capacity(SUBSCRIBERS * EVENTS);
-    for arrivals in readers {
-        let arrivals = arrivals?;
-        ensure!(arrivals.len() == EVENTS, "a subscriber had {} of {EVENTS} events", arrivals.len());
+    let arrivals = reader.join().map_err(|_| anyhow!("the reader failed"))??;
+    for arrivals in arrivals {
         let delays = sent.iter().zip(arrivals).map(|(sent, arrived)| arrived - *sent);
         latencies.extend(delays.map(|delay| delay.as_secs_f64() * 1000.0));
     }
@@ -78,15 +66,42 @@ pub(in crate::bench) fn subscribe(address: &str, tag: &str) -> Result<BufReader<
     Ok(stream)
 }
 
-/// When each event was there, in order.
-fn arrivals(mut stream: BufReader<TcpStream>) -> Result<Vec<Instant>> {
-    let mut arrivals = Vec::with_capacity(EVENTS);
-    let mut line = String::new();
-    while arrivals.len() < EVENTS {
-        line.clear();
-        ensure!(stream.read_line(&mut line)? > 0, "a stream ended");
-        if line.starts_with("data: ") {
-            arrivals.push(Instant::now());
+/// When each event was there, in order, for each of the streams. One thread reads them all, so that what is measured is
+/// the service and not how fast a thousand threads take turns.
+fn arrivals(streams: &[BufReader<TcpStream>]) -> Result<Vec<Vec<Instant>>> {
+    let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    for (index, stream) in streams.iter().enumerate() {
+        ensure!(stream.buffer().is_empty(), "an event came before any was sent");
+        stream.get_ref().set_nonblocking(true)?;
+        let data = epoll::EventData::new_u64(index as u64);
+        epoll::add(&poll, stream.get_ref(), data, epoll::EventFlags::IN)?;
+    }
+    let mut arrivals = vec![Vec::with_capacity(EVENTS); streams.len()];
+    // What of the last line came so far.
+    let mut lines = vec![Vec::new(); streams.len()];
+    let mut missing = EVENTS * streams.len();
+    let mut ready = Vec::with_capacity(SUBSCRIBERS);
+    let mut bytes = vec![0; 64 << 10];
+    while missing > 0 {
+        let limit = rustix::event::Timespec::try_from(READ_TIME_MAX)?;
+        epoll::wait(&poll, spare_capacity(&mut ready), Some(&limit))?;
+        ensure!(!ready.is_empty(), "{missing} events did not come");
+        for event in ready.drain(..) {
+            let index = usize::try_from(event.data.u64())?;
+            let count = streams[index].get_ref().read(&mut bytes)?;
+            ensure!(count > 0, "a stream ended");
+            let now = Instant::now();
+            for byte in &bytes[..count] {
+                if *byte != b'\n' {
+                    lines[index].push(*byte);
+                    continue;
+                }
+                if lines[index].starts_with(b"data: ") {
+                    arrivals[index].push(now);
+                    missing -= 1;
+                }
+                lines[index].clear();
+            }
         }
     }
     Ok(arrivals)
