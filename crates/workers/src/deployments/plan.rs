@@ -249,7 +249,8 @@ impl<'a> ServicePlan<'a> {
         let is_current = |instance: &&&ObservedInstance| instance.fingerprint == fingerprint;
         let mut staying: Vec<&ObservedInstance> =
             alive.iter().filter(is_current).filter(stays).copied().collect();
-        // The newest are stopped first.
+        // Those that do not run are stopped first, then the newest.
+        staying.sort_by_key(|instance| instance.condition != Condition::Running);
         staying.truncate(wanted);
         let outdated = alive.iter().filter(|instance| !is_current(instance)).filter(stays).count();
         let running =

@@ -173,3 +173,29 @@ fn whatever_makes_a_service_differ_rolls_it() {
     let three = world.instances();
     assert!(three.len() == 3 && three.is_superset(&two), "{two:?} {three:?}");
 }
+
+#[test]
+fn of_too_many_instances_those_that_run_stay() {
+    let results = Arc::new(Results::default());
+    let World { store, containers, deployments, gateways } = World::new();
+    let deployments = deployments.held_back_by(Arc::clone(&results));
+    let mut world = World { store, containers, deployments, gateways };
+    let web = |instances: u32| {
+        format!(
+            "clusters: {{web: {{services: [{{breed: {{name: 'web:1', deployable: {{type: process, definition: a}}, ports: {{http: 8080/http}}, health_checks: [{{path: /, port: http, initial_delay: 1s, timeout: 1s, interval: 1s, failures: 1}}]}}, scale: {{cpu: 1, memory: 1GB, instances: {instances}}}}}]}}}}"
+        )
+    };
+    world.deploy(&web(3));
+    world.phase_at(0);
+    let checks = crate::checks::checks(&world.store.state());
+    results.expect(&checks);
+    let newest = world.containers.instances().into_iter().max_by_key(|found| found.created);
+    let newest = newest.unwrap().name;
+    results.note(checks.iter().find(|check| check.instance == newest).unwrap(), Ok(()));
+    assert_eq!(world.phase_at(1).name, PhaseName::Updating);
+    world.deploy(&web(1));
+    for second in 2..5 {
+        world.phase_at(second);
+    }
+    assert_eq!(world.instances(), BTreeSet::from([newest]));
+}
