@@ -30,6 +30,9 @@ const CHANGE_LIMIT: Duration = Duration::from_mins(1);
 const SILENCE_PAUSE: Duration = Duration::from_secs(5);
 /// How many lines of a container that ended are read.
 const LAST_LINES: usize = 20;
+/// The shortest pause that a daemon makes between two lives. It notes when a life began only after the program runs: what
+/// that said at once is older, but never by more than this.
+const RESTART_PAUSE_MIN: Duration = Duration::from_millis(100);
 /// How much of a log is read, in bytes.
 const LOG_BYTES_MAX: usize = 1024 * 1024;
 
@@ -208,7 +211,8 @@ impl Daemon {
         let memory = if state.oom_killed == Some(true) { " (it was out of memory)" } else { "" };
         let error =
             state.error.filter(|error| !error.is_empty()).map(|error| format!(" ({error})"));
-        let since = state.started_at.and_then(|text| OffsetDateTime::parse(&text, &Rfc3339).ok());
+        let started = state.started_at.and_then(|text| OffsetDateTime::parse(&text, &Rfc3339).ok());
+        let since = started.map(|started| started - RESTART_PAUSE_MIN);
         let mut output = self.log(id, LAST_LINES, since).await.unwrap_or_default();
         let surplus =
             output.len().saturating_sub(usize::try_from(TAIL_BYTES).unwrap_or(usize::MAX));
