@@ -19,6 +19,7 @@ mod index;
 mod keeper;
 mod mark;
 mod migrate;
+mod pending;
 mod recent;
 mod relay;
 mod retention;
@@ -35,6 +36,7 @@ pub use backup::{BackedUp, BackupError, restore};
 pub use chain::ChainHash;
 pub use error::{AppendError, OpenError, ReadError};
 pub use migrate::{Migrated, migrate};
+pub use pending::Pending;
 pub use relay::Relay;
 pub use retention::{Dropped, Expiry, KEPT_TYPES, RetentionError};
 pub use sequencer::Prepared;
@@ -50,14 +52,14 @@ use format::Stored;
 use index::{Index, Tallied, Tally};
 use keeper::Keeper;
 use recent::Recent;
-use sequencer::{Local, Outcome, Sequencer};
+use sequencer::{Local, Sequencer};
 use snapshot::{Fold, Snapshot, Snapshots};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::JoinHandle;
 use storage::Storage;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 
 /// How many records one page of a query may have.
 pub const PAGE_RECORDS_MAX: u64 = 10_000;
@@ -95,14 +97,6 @@ pub struct Receipt {
     pub key: [u8; 32],
     /// Whatever whoever appends needs to answer again.
     pub content: Vec<u8>,
-}
-
-/// An append that has its positions and is on its way to the disk. It gets there whether or not anybody waits.
-#[derive(Debug)]
-#[must_use = "the records are not durable before this resolves"]
-pub struct Pending {
-    records: Vec<Arc<Record>>,
-    outcome: oneshot::Receiver<Outcome>,
 }
 
 impl Log {
@@ -149,7 +143,7 @@ impl Log {
         receipt: Option<Receipt>,
     ) -> Result<Pending, AppendError> {
         let (records, outcome) = self.shared().sequencer.append(prepared, expect, receipt)?;
-        Ok(Pending { records, outcome })
+        Ok(Pending::new(records, outcome))
     }
 
     /// The content of the durable receipt under `key`.
@@ -316,42 +310,6 @@ impl std::fmt::Debug for Log {
             .field("last", &self.last())
             .finish_non_exhaustive()
     }
-}
-
-impl Pending {
-    /// The records, which are not durable yet.
-    pub fn records(&self) -> &[Arc<Record>] {
-        &self.records
-    }
-
-    /// Waits until the records are durable.
-    pub async fn durable(self) -> Result<Vec<Arc<Record>>, AppendError> {
-        let outcome = self.outcome.await;
-        settle(self.records, outcome)
-    }
-
-    /// The same for one of many who wait on the thread that `relay` belongs to.
-    pub async fn durable_through(self, relay: &Relay) -> Result<Vec<Arc<Record>>, AppendError> {
-        match self.records.last().map(|record| record.position) {
-            Some(last) if relay.reached(last).await => Ok(self.records),
-            // Without records, or with a reason to tell.
-            _ => self.durable().await,
-        }
-    }
-
-    /// The same for a thread that may block. Panics inside of an asynchronous task.
-    pub fn durable_blocking(self) -> Result<Vec<Arc<Record>>, AppendError> {
-        let outcome = self.outcome.blocking_recv();
-        settle(self.records, outcome)
-    }
-}
-
-fn settle(
-    records: Vec<Arc<Record>>,
-    outcome: Result<Outcome, oneshot::error::RecvError>,
-) -> Result<Vec<Arc<Record>>, AppendError> {
-    let outcome = outcome.unwrap_or_else(|_| Err("its writer failed unexpectedly".to_owned()));
-    outcome.map(|()| records).map_err(AppendError::Stopped)
 }
 
 /// What all clones of a log have in common: the last of them ends the writer.
