@@ -13,7 +13,6 @@ use crate::artifact::ArtifactKey;
 use crate::event::{DeploymentFact, Draft, Fact, GatewayFact, Position, Record, StaticFact};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use std::time::Duration;
 use time::UtcOffset;
 use tokio::sync::oneshot;
 
@@ -27,9 +26,6 @@ pub(super) const QUEUE_BYTES_MAX: usize = 64 << 20;
 /// How much one commit takes at most; a single append is never split.
 const COMMIT_RECORDS_MAX: usize = 8_192;
 const COMMIT_BYTES_MAX: usize = 8 << 20;
-/// After a commit of several appends, those who were answered come back within moments. The writer waits so long for as
-/// many as there were, since each commit costs the same for few and for many. A single writer is never held up.
-const GATHER_TIME_MAX: Duration = Duration::from_micros(200);
 
 /// How an append went: durable, or the reason why the log stopped.
 pub(super) type Outcome = Result<(), String>;
@@ -107,10 +103,6 @@ struct State {
     queue: VecDeque<Entry>,
     queued_records: usize,
     queued_bytes: usize,
-    /// How many appends the last commit took.
-    taken: usize,
-    /// How many appends have to wait before the writer is woken.
-    wake_at: usize,
     closed: bool,
     failure: Option<String>,
 }
@@ -124,8 +116,6 @@ impl Local {
             queue: VecDeque::new(),
             queued_records: 0,
             queued_bytes: 0,
-            taken: 0,
-            wake_at: 1,
             closed: false,
             failure: None,
         };
@@ -134,14 +124,8 @@ impl Local {
 
     /// Waits for appends and takes what fits into one commit; `None` when the log is closed and all is taken.
     pub fn take(&self) -> Option<Vec<Entry>> {
-        let waits = |state: &mut State| state.queue.len() < state.wake_at && !state.closed;
+        let waits = |state: &mut State| state.queue.is_empty() && !state.closed;
         let mut state = self.work.wait_while(self.lock(), waits).expect(NEVER_POISONED);
-        if state.queue.len() < state.taken {
-            state.wake_at = state.taken;
-            let waited = self.work.wait_timeout_while(state, GATHER_TIME_MAX, waits);
-            (state, _) = waited.expect(NEVER_POISONED);
-            state.wake_at = 1;
-        }
         let (mut entries, mut records, mut bytes) = (Vec::new(), 0, 0);
         while let Some(entry) = state.queue.front() {
             records += entry.records.len();
@@ -154,7 +138,6 @@ impl Local {
             state.queued_bytes -= entry.bytes;
             entries.push(entry);
         }
-        state.taken = entries.len();
         (!entries.is_empty()).then_some(entries)
     }
 
@@ -217,10 +200,10 @@ impl Sequencer for Local {
                 done,
                 bytes,
             });
-            let is_due = state.queue.len() == state.wake_at;
+            let is_first = state.queue.len() == 1;
             drop(state);
-            // Each call to wake the writer costs a system call, also when it is awake.
-            if is_due {
+            // The writer waits only while nothing does, and each call to wake it costs a system call.
+            if is_first {
                 self.work.notify_one();
             }
         }

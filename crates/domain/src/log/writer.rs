@@ -1,7 +1,7 @@
 //! The one thread that writes: it commits whatever waits as one synced batch, then makes it visible, then answers.
 //!
-//! While one commit waits for the disk, the next appends gather; so many writers share one fdatasync, and one alone is
-//! never delayed on purpose. After a failed commit nothing is written any more: what the disk holds is not known
+//! While one commit waits for the disk, the next appends gather; so many writers share one fdatasync without any
+//! of them being delayed on purpose. After a failed commit nothing is written any more: what the disk holds is not known
 //! until the log is opened again.
 
 use super::chain::{ChainHash, Place};
