@@ -1,17 +1,19 @@
 //! A Docker daemon of the test's own, apart from any other on the host.
 //!
-//! It needs root, `dockerd`, `containerd` and `runc` (Debian: `docker.io`), `iptables`, and `/bin/busybox` (Debian:
+//! It needs root, `dockerd`, `containerd` and `runc` (Debian: `docker.io`), and `/bin/busybox` (Debian:
 //! `busybox-static`). The daemon keeps everything in a temporary directory: its data root, the state of its own
 //! containerd (`--exec-root`), its pid file and its socket. The storage driver is left to the daemon, which takes
-//! `overlay2` where it can and falls back to `vfs`. Two daemons may share a host: the network `bridge` is the
-//! interface `docker0` for both, so that this one gets a bridge interface and an address range of its own, and removes
-//! both at the end, together with their `iptables` rules. No registry is reached: the one image is made from the static busybox of the host.
+//! `overlay2` where it can and falls back to `vfs`. Daemons of several tests share the host: the network `bridge` is
+//! the interface `docker0` for all of them, so that this one gets a bridge interface and an address range of its own,
+//! and removes both at the end. All would keep the same chains of `iptables`, which each clears away as it starts, and
+//! so none is given to any: a published port is forwarded by the daemon's own proxy, and no test needs to leave the
+//! host. No registry is reached: the one image is made from the static busybox of the host.
 
 use crate::processes;
 use crate::registry::{self, Registry};
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::Signal;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -58,7 +60,6 @@ impl Dockerd {
         );
         let directory = tempfile::Builder::new().prefix("segue-dockerd-").tempdir()?;
         let (bridge, range) = add_bridge()?;
-        let alone = alone()?;
         let child = match spawn(directory.path(), &bridge, &range, &[]) {
             Ok(child) => child,
             Err(error) => {
@@ -68,7 +69,6 @@ impl Dockerd {
         };
         let mut daemon = Self { directory, bridge, range, child };
         daemon.wait_until_it_answers()?;
-        drop(alone);
         daemon.import_image()?;
         Ok(daemon)
     }
@@ -90,7 +90,6 @@ impl Dockerd {
 
     /// Starts the daemon again that ended, with `more` arguments, such as `--live-restore`.
     pub fn start_again(&mut self, more: &[&str]) -> Result<()> {
-        let _alone = alone()?;
         self.child = spawn(self.directory.path(), &self.bridge, &self.range, more)?;
         self.wait_until_it_answers()
     }
@@ -146,7 +145,7 @@ impl Dockerd {
                 let lines: Vec<&str> = log.lines().collect();
                 let last = lines[lines.len().saturating_sub(10)..].join("\n");
                 bail!(
-                    "dockerd did not start; it needs root, iptables, cgroups and a bridge. It said:\n{last}"
+                    "dockerd did not start; it needs root, cgroups and a bridge. It said:\n{last}"
                 );
             }
             if self.socket().exists() && self.client(&["version"])?.status.success() {
@@ -174,15 +173,6 @@ impl Dockerd {
     }
 }
 
-/// Held while a daemon starts, by one test of all that run: two daemons that start at once both make the same chains of
-/// iptables, and one of them gives up.
-fn alone() -> Result<File> {
-    let path = std::env::temp_dir().join("segue-dockerd-starts");
-    let file = OpenOptions::new().create(true).append(true).open(path)?;
-    file.lock()?;
-    Ok(file)
-}
-
 fn spawn(directory: &Path, bridge: &str, range: &str, more: &[&str]) -> Result<Child> {
     let log = OpenOptions::new().create(true).append(true).open(directory.join("log"))?;
     Command::new("dockerd")
@@ -194,6 +184,7 @@ fn spawn(directory: &Path, bridge: &str, range: &str, more: &[&str]) -> Result<C
         .arg("-p")
         .arg(directory.join("pid"))
         .args(["--bridge", bridge, "--fixed-cidr", range])
+        .args(["--iptables=false", "--ip6tables=false", "--ip-masq=false"])
         .args(more)
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
@@ -257,21 +248,7 @@ fn add_bridge() -> Result<(String, String)> {
     )
 }
 
-/// Removes a bridge interface, and the packet filter rules that a daemon made for it and leaves behind.
 fn remove_bridge(bridge: &str) {
-    for table in ["filter", "nat"] {
-        let Ok(listed) = Command::new("iptables").args(["-w", "-t", table, "-S"]).output() else {
-            continue;
-        };
-        let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
-        for rule in listed.lines().filter_map(|rule| rule.strip_prefix("-A ")) {
-            let words: Vec<&str> = rule.split_whitespace().collect();
-            if words.contains(&bridge) {
-                let _ =
-                    Command::new("iptables").args(["-w", "-t", table, "-D"]).args(&words).status();
-            }
-        }
-    }
     let _ = Command::new("ip").args(["link", "del", bridge]).stderr(Stdio::null()).status();
 }
 

@@ -32,15 +32,22 @@ pub fn instances(data: &Path) -> BTreeMap<String, u32> {
     all().into_iter().filter_map(|pid| Some((instance(pid, data)?, pid))).collect()
 }
 
-/// Processes that belong to the service with its data in `data`: instances, and what runs in a directory below it.
-pub fn below(data: &Path) -> Vec<u32> {
+/// Processes that belong to the service with its data in `data`, with their command lines: instances, and what runs in
+/// a directory below it.
+pub fn below(data: &Path) -> Vec<(u32, String)> {
     let runs_there = |pid: &u32| {
         fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|place| place.starts_with(data))
     };
     all()
         .into_iter()
         .filter(|pid| is_alive(*pid) && (runs_there(pid) || instance(*pid, data).is_some()))
+        .map(|pid| (pid, command_line(pid)))
         .collect()
+}
+
+fn command_line(pid: u32) -> String {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    String::from_utf8_lossy(&line).replace('\0', " ")
 }
 
 fn instance(pid: u32, data: &Path) -> Option<String> {

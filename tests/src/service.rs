@@ -357,14 +357,19 @@ impl Service {
         }
         let down = self.tool("down", &[]);
         let left = processes::below(&self.data());
-        for pid in &left {
+        for (pid, _) in &left {
             processes::signal(*pid, Signal::KILL);
         }
         if down.status.success() && left.is_empty() {
             return Ok(());
         }
-        let words = String::from_utf8_lossy(&down.stderr);
-        Err(format!("segue down ended with {} and left {left:?}: {words}", down.status))
+        Err(format!(
+            "segue down ended with {} and left {left:#?}\nit said: {}{}\nthe service's log:\n{}",
+            down.status,
+            String::from_utf8_lossy(&down.stdout),
+            String::from_utf8_lossy(&down.stderr),
+            self.last_words()
+        ))
     }
 }
 

@@ -10,6 +10,7 @@ pub mod driver;
 pub mod escalation;
 pub mod gateways;
 pub mod health;
+mod processes;
 pub mod routing;
 pub mod sla;
 mod supervisor;

@@ -1,9 +1,10 @@
 //! One process: how it is started, and how its end is noticed.
 
 use super::log;
+use super::marks;
 use super::record::{Directory, Record};
-use super::system::{Identity, MARK_DIRECTORY, MARK_INSTANCE};
 use crate::driver::Error;
+use crate::processes::Identity;
 use indexmap::IndexMap;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::io::{self, ErrorKind};
@@ -91,8 +92,8 @@ fn environment(record: &Record, directory: &Directory) -> IndexMap<String, Strin
     if let (1, Some(port)) = (record.ports.len(), record.ports.values().next()) {
         environment.insert("PORT".to_owned(), port.to_string());
     }
-    environment.insert(MARK_INSTANCE.to_owned(), record.spec.name.clone());
-    environment.insert(MARK_DIRECTORY.to_owned(), directory.path().display().to_string());
+    environment.insert(marks::INSTANCE.to_owned(), record.spec.name.clone());
+    environment.insert(marks::DIRECTORY.to_owned(), directory.path().display().to_string());
     environment
 }
 

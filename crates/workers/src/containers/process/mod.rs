@@ -7,10 +7,10 @@
 
 mod child;
 mod log;
+mod marks;
 mod ports;
 mod record;
 mod supervisor;
-mod system;
 
 use super::{Condition, ContainerDriver, InstanceSpec, ObservedInstance, words};
 use crate::driver::{Changes, Error};
@@ -126,8 +126,7 @@ impl ProcessDriver {
     /// Puts a recorded instance under supervision again. What runs and answers counts as running from the start, so
     /// that a restart of Segue takes no target away.
     fn adopt(&self, record: Record) {
-        let process =
-            record.process.clone().and_then(|identity| Process::adopt(identity).ok().flatten());
+        let process = record.process.and_then(|identity| Process::adopt(identity).ok().flatten());
         let ready = process.is_some() && ports::all_accept(record.ports.values().copied());
         let condition = match (record.stopping, ready) {
             (true, _) => Condition::Stopping,

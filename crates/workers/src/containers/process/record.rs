@@ -1,8 +1,8 @@
 //! What is kept of an instance on disk, so that it survives a restart of Segue.
 
-use super::system::Identity;
 use crate::containers::InstanceSpec;
 use crate::containers::hash::sha1_hex;
+use crate::processes::Identity;
 use indexmap::IndexMap;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};

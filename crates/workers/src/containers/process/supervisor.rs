@@ -1,11 +1,12 @@
 //! The life of one instance: started or adopted, started again when it dies, ended when asked.
 
 use super::child::{Command, Process};
+use super::marks;
 use super::record::Record;
-use super::system::{self, Identity};
 use super::{HOST, Restart, Shared, log, ports};
 use crate::containers::{Condition, output, words};
 use crate::driver::Error;
+use crate::processes::{self, Identity};
 use rustix::process::Signal;
 use std::sync::Arc;
 use std::time::Duration;
@@ -90,14 +91,14 @@ impl Supervisor {
         let (directory, name) =
             (self.shared.directory.path().to_owned(), self.record.spec.name.clone());
         let marked =
-            spawn_blocking(move || system::marked(&directory, &name)).await.unwrap_or_default();
+            spawn_blocking(move || marks::marked(&directory, &name)).await.unwrap_or_default();
         let leaders =
             marked.into_iter().filter(|(_, leads)| *leads).filter_map(|(pid, _)| Identity::of(pid));
-        for identity in self.record.process.clone().into_iter().chain(leaders) {
+        for identity in self.record.process.into_iter().chain(leaders) {
             match Process::adopt(identity) {
                 Ok(Some(process)) => {
                     if self.record.process.as_ref() != Some(&process.identity) {
-                        self.record.process = Some(process.identity.clone());
+                        self.record.process = Some(process.identity);
                         self.save_or_warn().await;
                     }
                     return Some(process);
@@ -184,7 +185,7 @@ impl Supervisor {
             .map_err(|words| Error::Transient(format!("cannot record a process: {words}")))?;
         self.log_from = log::length(&self.shared.directory.log(&self.record.spec.name));
         let process = command.spawn(&self.record, &self.shared.directory)?;
-        self.record.process = Some(process.identity.clone());
+        self.record.process = Some(process.identity);
         // Without this a later driver finds the process by its mark.
         self.save_or_warn().await;
         Ok(process)
@@ -196,9 +197,9 @@ impl Supervisor {
         self.save_or_warn().await;
         if let Some(mut process) = process {
             let leader = process.identity.pid;
-            system::signal_group(leader, Signal::TERM);
+            processes::signal_group(leader, Signal::TERM);
             if timeout(self.shared.settings.stop_timeout, gone(&mut process)).await.is_err() {
-                system::signal_group(leader, Signal::KILL);
+                processes::signal_group(leader, Signal::KILL);
                 process.ended().await;
             }
         }
@@ -219,7 +220,7 @@ impl Supervisor {
     async fn kill_marked(&self) {
         let (directory, name) =
             (self.shared.directory.path().to_owned(), self.record.spec.name.clone());
-        let _ = spawn_blocking(move || system::kill_marked(&directory, &name)).await;
+        let _ = spawn_blocking(move || marks::kill_marked(&directory, &name)).await;
     }
 
     async fn rotate(&mut self) {
@@ -293,7 +294,7 @@ async fn asked(stop: &mut watch::Receiver<bool>) {
 async fn gone(process: &mut Process) {
     process.ended().await;
     let leader = process.identity.pid;
-    while spawn_blocking(move || system::group_is_alive(leader)).await.unwrap_or(false) {
+    while spawn_blocking(move || processes::group_is_alive(leader)).await.unwrap_or(false) {
         sleep(GROUP_PERIOD).await;
     }
 }

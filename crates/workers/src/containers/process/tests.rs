@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::containers::conformance::{self, Subject, wait_for};
+use crate::processes;
 use rustix::process::Signal;
 use std::fs;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -58,7 +59,7 @@ async fn stopped(driver: &ProcessDriver, spec: &InstanceSpec) {
 }
 
 fn processes(driver: &ProcessDriver, spec: &InstanceSpec) -> Vec<(i32, bool)> {
-    system::marked(driver.shared.directory.path(), &spec.name)
+    marks::marked(driver.shared.directory.path(), &spec.name)
 }
 
 fn record(driver: &ProcessDriver, spec: &InstanceSpec) -> Record {
@@ -151,7 +152,7 @@ async fn a_killed_process_is_noticed_and_comes_back_with_its_ports() {
     let spec = spec(LISTENS);
     driver.start(&spec).await.unwrap();
     let before = running(&driver, &spec).await;
-    system::signal_group(record(&driver, &spec).process.unwrap().pid, Signal::KILL);
+    processes::signal_group(record(&driver, &spec).process.unwrap().pid, Signal::KILL);
     let text = starting(&driver, &spec, "was ended by signal 9 (SIGKILL)").await;
     assert!(text.contains("up"), "{text}");
     assert_eq!(running(&driver, &spec).await.ports, before.ports);
@@ -168,7 +169,7 @@ async fn an_adopted_process_that_dies_is_noticed_and_started_again() {
     drop(first);
     let driver = driver(&directory);
     assert_eq!(driver.observe(&spec.owner.deployment).await.unwrap(), [before]);
-    system::signal_group(record(&driver, &spec).process.unwrap().pid, Signal::KILL);
+    processes::signal_group(record(&driver, &spec).process.unwrap().pid, Signal::KILL);
     starting(&driver, &spec, "its status is unknown").await;
     running(&driver, &spec).await;
     stopped(&driver, &spec).await;
@@ -200,11 +201,11 @@ async fn a_process_id_of_another_process_counts_as_dead() {
     first.start(&spec).await.unwrap();
     running(&first, &spec).await;
     let mut record = record(&first, &spec);
-    let (files, identity) = (first.shared.directory.clone(), record.process.clone().unwrap());
+    let (files, identity) = (first.shared.directory.clone(), record.process.unwrap());
     drop(first);
-    system::signal_group(identity.pid, Signal::KILL);
+    processes::signal_group(identity.pid, Signal::KILL);
     // The test's own process now has the recorded id, but not the recorded start.
-    let mut other = serde_json::to_value(&identity).unwrap();
+    let mut other = serde_json::to_value(identity).unwrap();
     other["pid"] = std::process::id().into();
     record.process = Some(serde_json::from_value(other).unwrap());
     files.save(&record).unwrap();

@@ -31,12 +31,13 @@ pub use render::TEMPLATE;
 
 use super::{Applied, Configuration, Frontend, GatewayDriver, Traffic};
 use crate::driver::{Changes, Error};
+use crate::processes::Identity;
 use async_trait::async_trait;
 use intake::Intake;
 use isolate::Verdicts;
 use keeper::Keeper;
 use model::Model;
-use process::{Identity, Process};
+use process::Process;
 use program::Program;
 use render::{Base, Rendered};
 use socket::{MASTER, Sockets};

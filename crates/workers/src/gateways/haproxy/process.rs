@@ -1,13 +1,15 @@
 //! HAProxy as a process: checked, started, found again, watched, reloaded and ended.
 //!
-//! It runs in master-worker mode, in a process group of its own, so that it outlives the service. Its pid and start
-//! time are in a file: a process that has both is the one that was started, whoever started it.
+//! It runs in master-worker mode, in a process group of its own, so that it outlives the service. Its identity is in a
+//! file. Where the disk did not take that file, or the service was killed before it wrote it, HAProxy is found by its
+//! mark: a variable in its environment, and in that of its workers, that names its directory.
 
 use super::program::Program;
 use crate::driver::{Changes, Error};
+use crate::processes::{self, Identity};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -18,6 +20,8 @@ use tokio::task::JoinHandle;
 
 const PID_FILE: &str = "haproxy.pid";
 const LOG_FILE: &str = "haproxy.log";
+/// The variable that marks our HAProxy.
+const MARK: &str = "SEGUE_HAPROXY";
 /// How much of what HAProxy says against a file is read, in characters.
 const WORDS_MAX: usize = 65_536;
 const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
@@ -27,26 +31,6 @@ const WORDS_BYTES_MAX: u64 = 4096;
 
 /// The file that HAProxy reads, relative to its directory.
 pub(super) const CONFIGURATION_FILE: &str = "haproxy.cfg";
-
-/// A master process, by what tells it from any other that ever has the same pid.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Identity {
-    pid: Pid,
-    /// In clock ticks since the machine started.
-    started: u64,
-}
-
-impl Identity {
-    #[cfg(test)]
-    pub(super) fn pid(self) -> Pid {
-        self.pid
-    }
-
-    fn of(pid: Pid) -> Option<Self> {
-        let fields = living(&pid.as_raw_nonzero().to_string())?;
-        Some(Self { pid, started: fields.get(19)?.parse().ok()? })
-    }
-}
 
 /// The door to the process; whether there is one is looked up, never remembered.
 #[derive(Debug)]
@@ -58,8 +42,19 @@ pub(super) struct Process {
 impl Process {
     /// The master that runs, if one does.
     pub(super) fn running(&self) -> Option<Identity> {
-        let (pid, started) = self.recorded()?;
-        Identity::of(pid).filter(|identity| identity.started == started)
+        self.recorded().filter(Identity::is_alive).or_else(|| {
+            let mut leaders = self.marked().into_iter().filter(|(_, leads)| *leads);
+            leaders.find_map(|(pid, _)| Identity::of(pid))
+        })
+    }
+
+    /// Our HAProxy's processes, and whether each is a master.
+    pub(super) fn marked(&self) -> Vec<(i32, bool)> {
+        processes::marked(&[self.mark()])
+    }
+
+    fn mark(&self) -> String {
+        format!("{MARK}={}", self.directory.display())
     }
 
     /// Lets HAProxy check the file `name`; an error carries its words.
@@ -113,17 +108,20 @@ impl Process {
             .env_clear()
             // Times in the lines about requests.
             .env("TZ", "UTC0")
+            .env(MARK, &self.directory)
             .stdin(Stdio::null())
             .stdout(told)
             .stderr(log)
             .process_group(0)
             .spawn()
             .map_err(|error| self.failed("start", &error))?;
-        let identity = Identity::of(Pid::from_child(&child))
+        let identity = Identity::of(Pid::from_child(&child).as_raw_nonzero().get())
+            .filter(Identity::is_alive)
             .ok_or_else(|| Error::Transient(format!("HAProxy ended at once: {}", self.words())))?;
-        let record = format!("{} {}\n", identity.pid.as_raw_nonzero(), identity.started);
-        replace(&self.directory.join(PID_FILE), record.as_bytes())
-            .map_err(|error| self.failed("record the pid of", &error))?;
+        let record = serde_json::to_vec(&identity).expect("numbers are JSON");
+        if let Err(error) = replace(&self.directory.join(PID_FILE), &record) {
+            tracing::warn!(%error, "HAProxy cannot be recorded: it is found by its mark");
+        }
         Ok(identity)
     }
 
@@ -144,8 +142,10 @@ impl Process {
         let log = OpenOptions::new().write(true).open(self.directory.join(LOG_FILE));
         log.and_then(|log| log.set_len(0))
             .map_err(|error| self.failed("empty the log of", &error))?;
-        rustix::process::kill_process(identity.pid, Signal::USR2)
-            .map_err(|error| self.failed("reload", &error.into()))
+        let fail = |error: std::io::Error| self.failed("reload", &error);
+        let pidfd = open(identity).map_err(fail)?;
+        rustix::process::pidfd_send_signal(pidfd.get_ref(), Signal::USR2)
+            .map_err(|error| fail(error.into()))
     }
 
     /// Ends HAProxy with all of its workers.
@@ -157,12 +157,14 @@ impl Process {
             .map_err(|error| fail(error.into()))?;
         if tokio::time::timeout(STOP_TIMEOUT, ended(&pidfd)).await.is_err() {
             // The group's leader still exists, so the number belongs to no one else.
-            rustix::process::kill_process_group(identity.pid, Signal::KILL)
-                .map_err(|error| fail(error.into()))?;
+            processes::signal_group(identity.pid, Signal::KILL);
             ended(&pidfd).await;
         }
         self.forget_predecessor().await?;
-        std::fs::remove_file(self.directory.join(PID_FILE)).map_err(fail)
+        match std::fs::remove_file(self.directory.join(PID_FILE)) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(fail(error)),
+            _ => Ok(()),
+        }
     }
 
     /// The end of what HAProxy said since it was last started or reloaded.
@@ -178,12 +180,13 @@ impl Process {
         read().unwrap_or_else(|error| format!("(its log cannot be read: {error})"))
     }
 
-    /// Workers of a master that died hold its ports until they noticed; they share its process group.
+    /// Workers of a master that died hold its ports until they noticed.
     pub(super) async fn forget_predecessor(&self) -> Result<(), Error> {
-        let Some((pid, _)) = self.recorded() else { return Ok(()) };
-        reap(pid);
+        if let Some(identity) = self.recorded() {
+            reap(identity.pid);
+        }
         let deadline = tokio::time::Instant::now() + STOP_TIMEOUT;
-        while Identity::of(pid).is_none() && group_is_alive(pid) {
+        while self.running().is_none() && !self.marked().is_empty() {
             if tokio::time::Instant::now() > deadline {
                 return Err(Error::Transient(
                     "workers of an HAProxy that ended are still there".to_owned(),
@@ -194,10 +197,8 @@ impl Process {
         Ok(())
     }
 
-    fn recorded(&self) -> Option<(Pid, u64)> {
-        let text = std::fs::read_to_string(self.directory.join(PID_FILE)).ok()?;
-        let (pid, started) = text.trim().split_once(' ')?;
-        Some((Pid::from_raw(pid.parse().ok()?)?, started.parse().ok()?))
+    fn recorded(&self) -> Option<Identity> {
+        serde_json::from_slice(&std::fs::read(self.directory.join(PID_FILE)).ok()?).ok()
     }
 
     fn failed(&self, what: &str, error: &std::io::Error) -> Error {
@@ -207,7 +208,7 @@ impl Process {
 
 /// Replaces the file at `path` in one step: there is always the old or the new one, whole.
 pub(super) fn replace(path: &Path, content: &[u8]) -> std::io::Result<()> {
-    let new = path.with_extension("new");
+    let new = path.with_added_extension("new");
     let mut file = File::create(&new)?;
     file.write_all(content)?;
     file.sync_all()?;
@@ -219,10 +220,12 @@ pub(super) fn replace(path: &Path, content: &[u8]) -> std::io::Result<()> {
 }
 
 fn open(identity: Identity) -> std::io::Result<AsyncFd<OwnedFd>> {
-    let pidfd = rustix::process::pidfd_open(identity.pid, PidfdFlags::NONBLOCK)?;
+    let gone = || std::io::Error::from(rustix::io::Errno::SRCH);
+    let pid = Pid::from_raw(identity.pid).ok_or_else(gone)?;
+    let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::NONBLOCK)?;
     // Between looking and opening the number could have passed on. A process that ended meanwhile is fine.
     if Identity::of(identity.pid).is_some_and(|now| now != identity) {
-        return Err(rustix::io::Errno::SRCH.into());
+        return Err(gone());
     }
     #[expect(
         deprecated,
@@ -241,31 +244,10 @@ async fn ended(pidfd: &AsyncFd<OwnedFd>) {
     .ok();
 }
 
-/// Whether anything that still runs belongs to the group that `leader` leads or led. What only waits for its parent to
-/// ask for its end holds no port; where nobody ever asks, as in a container without `init`, it would wait for ever.
-fn group_is_alive(leader: Pid) -> bool {
-    let leader = leader.as_raw_nonzero().to_string();
-    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let mut processes = entries
-        .filter_map(|entry| living(entry.file_name().to_str().filter(|name| is_number(name))?));
-    processes.any(|fields| fields.get(2) == Some(&leader))
-}
-
-fn is_number(name: &str) -> bool {
-    name.bytes().all(|byte| byte.is_ascii_digit())
-}
-
-/// What `/proc` says about a process that runs, from its state on.
-fn living(pid: &str) -> Option<Vec<String>> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The second field, the name, may hold anything and ends with the last parenthesis.
-    let fields: Vec<String> =
-        text.rsplit_once(')')?.1.split_whitespace().map(str::to_owned).collect();
-    let ended = matches!(fields.first().map(String::as_str), Some("Z" | "X"));
-    (!ended).then_some(fields)
-}
-
 /// Clears away a child that ended; nothing happens when it is no child of this process.
-fn reap(pid: Pid) {
-    rustix::process::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG).ok();
+fn reap(pid: i32) {
+    if let Some(pid) = Pid::from_raw(pid) {
+        rustix::process::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG)
+            .ok();
+    }
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::gateways::{Passage, Protocol, RouteModel, Target};
+use crate::processes;
 use segue_domain::artifact::{Rewrite, Sticky};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -53,7 +54,7 @@ impl Stage {
 impl Drop for Stage {
     fn drop(&mut self) {
         if let Some(identity) = self.driver.process.running() {
-            rustix::process::kill_process_group(identity.pid(), rustix::process::Signal::KILL).ok();
+            processes::signal_group(identity.pid, rustix::process::Signal::KILL);
         }
     }
 }

@@ -472,8 +472,7 @@ async fn a_running_haproxy_is_adopted_and_a_dead_one_replaced() {
     stage.driver.ping().await.unwrap();
 
     let mut changes = stage.driver.changes().subscribe();
-    let pid = stage.driver.process.running().unwrap().pid();
-    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    kill(stage.driver.process.running().unwrap().pid);
     tokio::time::timeout(Duration::from_secs(5), changes.changed())
         .await
         .expect("the end is noticed")
@@ -481,4 +480,35 @@ async fn a_running_haproxy_is_adopted_and_a_dead_one_replaced() {
     assert!(stage.driver.ping().await.is_err());
     assert_eq!(stage.apply(&[shop(50, 50)]).await.refused, BTreeMap::new());
     assert_eq!(window(port, 10).await, counts(&[("a", 5), ("b", 5)]));
+}
+
+#[tokio::test]
+async fn haproxy_that_was_never_recorded_is_found() {
+    let a = service("a").await;
+    let port = free_port();
+    let shop = gateway("shop", port, &[route("a", 100, &[target("a", a)])]);
+    let stage = Stage::new();
+    // As if Segue was killed between starting and recording, or the disk did not take the record.
+    let record = stage.directory.path().join("haproxy.pid");
+    std::fs::create_dir(record.with_added_extension("new")).unwrap();
+    stage.apply(std::slice::from_ref(&shop)).await;
+    assert!(!record.exists());
+    let worker = stage.worker().await;
+    let stage = stage.reborn();
+    assert!(!stage.apply(std::slice::from_ref(&shop)).await.changed);
+    assert_eq!(stage.worker().await, worker);
+    assert_eq!(window(port, 10).await, counts(&[("a", 10)]));
+    // What died alone leaves workers that nothing but their mark tells of.
+    kill(stage.driver.process.running().unwrap().pid);
+    stage.apply(std::slice::from_ref(&shop)).await;
+    assert_ne!(stage.worker().await, worker);
+    assert_eq!(stage.driver.process.marked().len(), 2, "one master, one worker");
+    stage.driver.shutdown().await.unwrap();
+    assert_eq!(stage.driver.process.marked(), []);
+    assert!(Client::connect(port).await.is_err());
+}
+
+fn kill(pid: i32) {
+    let pid = rustix::process::Pid::from_raw(pid).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
 }

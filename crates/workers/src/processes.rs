@@ -1,34 +1,32 @@
-//! What the operating system tells about processes, and signals to them.
+//! Processes of this host, as `/proc` shows them, and signals to them.
+//!
+//! What Segue starts outlives it. It is found again by its [`Identity`], which is recorded, and by variables in its
+//! environment, its marks: these are there even when Segue was killed before it recorded anything.
 
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
 use std::fs;
-use std::path::Path;
-
-/// The variable that names the instance a process belongs to; children inherit it.
-pub(super) const MARK_INSTANCE: &str = "SEGUE_INSTANCE";
-/// The variable that names the directory of the driver, since two installations may use the same names.
-pub(super) const MARK_DIRECTORY: &str = "SEGUE_DIRECTORY";
+use uuid::Uuid;
 
 /// What tells a process apart from every other one, also from a later one with the same id.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Identity {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Identity {
     /// The process id, and that of the group it leads.
-    pub(super) pid: i32,
+    pub(crate) pid: i32,
     /// When it started, in clock ticks since the system did.
     started: u64,
     /// Which start of the system that was.
-    boot: String,
+    boot: Uuid,
 }
 
 impl Identity {
     /// The identity of the process that now has the id `pid`.
-    pub(super) fn of(pid: i32) -> Option<Self> {
+    pub(crate) fn of(pid: i32) -> Option<Self> {
         Some(Self { pid, started: Status::of(pid)?.started, boot: boot() })
     }
 
     /// Whether this very process still runs.
-    pub(super) fn is_alive(&self) -> bool {
+    pub(crate) fn is_alive(&self) -> bool {
         Status::of(self.pid)
             .is_some_and(|status| status.is_alive() && status.started == self.started)
             && self.boot == boot()
@@ -36,7 +34,7 @@ impl Identity {
 }
 
 /// Sends a signal to a process group; one that is gone is no error.
-pub(super) fn signal_group(leader: i32, signal: Signal) {
+pub(crate) fn signal_group(leader: i32, signal: Signal) {
     if let Some(pid) = Pid::from_raw(leader) {
         // The only failure besides "no such group" is a member that runs as another user; the others got it.
         let _ = kill_process_group(pid, signal);
@@ -44,16 +42,13 @@ pub(super) fn signal_group(leader: i32, signal: Signal) {
 }
 
 /// Whether anything that still runs belongs to the group that `leader` leads or led.
-pub(super) fn group_is_alive(leader: i32) -> bool {
+pub(crate) fn group_is_alive(leader: i32) -> bool {
     processes().any(|(_, status)| status.group == leader && status.is_alive())
 }
 
-/// Every live process that carries the mark of `instance`: its id, and whether it leads its group.
-pub(super) fn marked(directory: &Path, instance: &str) -> Vec<(i32, bool)> {
-    let marks = [
-        format!("{MARK_INSTANCE}={instance}"),
-        format!("{MARK_DIRECTORY}={}", directory.display()),
-    ];
+/// Every live process that has all of `marks`, each `NAME=value`, in its environment: its id, and whether it leads its
+/// group.
+pub(crate) fn marked(marks: &[String]) -> Vec<(i32, bool)> {
     processes()
         .filter(|(_, status)| status.is_alive())
         .filter(|(pid, _)| {
@@ -64,16 +59,6 @@ pub(super) fn marked(directory: &Path, instance: &str) -> Vec<(i32, bool)> {
         })
         .map(|(pid, status)| (pid, status.group == pid))
         .collect()
-}
-
-/// Kills everything that carries the mark of `instance`.
-pub(super) fn kill_marked(directory: &Path, instance: &str) {
-    for (pid, _) in marked(directory, instance) {
-        if let Some(pid) = Pid::from_raw(pid) {
-            // It may have ended in the meantime.
-            let _ = kill_process(pid, Signal::KILL);
-        }
-    }
 }
 
 /// The part of `/proc/<pid>/stat` that is needed.
@@ -95,7 +80,8 @@ impl Status {
         })
     }
 
-    /// Whether it is more than the remains of a process whose parent has not asked for its status yet.
+    /// Whether it is more than the remains of a process whose parent has not asked for its status yet. Where nobody
+    /// ever asks, as in a container without `init`, remains stay for ever.
     fn is_alive(&self) -> bool {
         !matches!(self.state, 'Z' | 'X')
     }
@@ -109,6 +95,7 @@ fn processes() -> impl Iterator<Item = (i32, Status)> {
     })
 }
 
-fn boot() -> String {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+fn boot() -> Uuid {
+    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    text.trim().parse().unwrap_or_default()
 }
