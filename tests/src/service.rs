@@ -297,9 +297,10 @@ impl Service {
 
     /// HAProxy's master process.
     pub fn haproxy(&self) -> u32 {
-        let path = self.data().join("haproxy/haproxy.pid");
+        let path = self.data().join("haproxy/process.json");
         let text = fs::read_to_string(&path).unwrap_or_default();
-        let pid = text.split_whitespace().next().and_then(|pid| pid.parse().ok());
+        let record: Value = serde_json::from_str(&text).unwrap_or_default();
+        let pid = record["pid"].as_u64().and_then(|pid| pid.try_into().ok());
         pid.unwrap_or_else(|| panic!("{} holds no process: {text}", path.display()))
     }
 

@@ -4,6 +4,7 @@ use crate::api::Api;
 use crate::progress::{self, Progress};
 use anyhow::{Context as _, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::ops::{ControlFlow, RangeInclusive};
@@ -146,10 +147,11 @@ impl Service {
 
     /// The master process of its HAProxy.
     pub fn haproxy(&self) -> Result<u32> {
-        let path = self.launch.data.join("haproxy/haproxy.pid");
+        let path = self.launch.data.join("haproxy/process.json");
         let text = fs::read_to_string(&path)
             .with_context(|| format!("{} cannot be read", path.display()))?;
-        let pid = text.split_whitespace().next().and_then(|pid| pid.parse().ok());
+        let record: Value = serde_json::from_str(&text).unwrap_or_default();
+        let pid = record["pid"].as_u64().and_then(|pid| pid.try_into().ok());
         pid.with_context(|| format!("{} holds no process: {text}", path.display()))
     }
 

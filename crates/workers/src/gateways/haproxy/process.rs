@@ -18,7 +18,7 @@ use std::time::Duration;
 use tokio::io::unix::AsyncFd;
 use tokio::task::JoinHandle;
 
-const PID_FILE: &str = "haproxy.pid";
+const RECORD_FILE: &str = "process.json";
 const LOG_FILE: &str = "haproxy.log";
 /// The variable that marks our HAProxy.
 const MARK: &str = "SEGUE_HAPROXY";
@@ -119,7 +119,7 @@ impl Process {
             .filter(Identity::is_alive)
             .ok_or_else(|| Error::Transient(format!("HAProxy ended at once: {}", self.words())))?;
         let record = serde_json::to_vec(&identity).expect("numbers are JSON");
-        if let Err(error) = replace(&self.directory.join(PID_FILE), &record) {
+        if let Err(error) = replace(&self.directory.join(RECORD_FILE), &record) {
             tracing::warn!(%error, "HAProxy cannot be recorded: it is found by its mark");
         }
         Ok(identity)
@@ -161,7 +161,7 @@ impl Process {
             ended(&pidfd).await;
         }
         self.forget_predecessor().await?;
-        match std::fs::remove_file(self.directory.join(PID_FILE)) {
+        match std::fs::remove_file(self.directory.join(RECORD_FILE)) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(fail(error)),
             _ => Ok(()),
         }
@@ -198,7 +198,7 @@ impl Process {
     }
 
     fn recorded(&self) -> Option<Identity> {
-        serde_json::from_slice(&std::fs::read(self.directory.join(PID_FILE)).ok()?).ok()
+        serde_json::from_slice(&std::fs::read(self.directory.join(RECORD_FILE)).ok()?).ok()
     }
 
     fn failed(&self, what: &str, error: &std::io::Error) -> Error {

@@ -489,7 +489,7 @@ async fn haproxy_that_was_never_recorded_is_found() {
     let shop = gateway("shop", port, &[route("a", 100, &[target("a", a)])]);
     let stage = Stage::new();
     // As if Segue was killed between starting and recording, or the disk did not take the record.
-    let record = stage.directory.path().join("haproxy.pid");
+    let record = stage.directory.path().join("process.json");
     std::fs::create_dir(record.with_added_extension("new")).unwrap();
     stage.apply(std::slice::from_ref(&shop)).await;
     assert!(!record.exists());
