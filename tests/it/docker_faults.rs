@@ -134,7 +134,7 @@ async fn a_daemon_that_restarts_takes_its_containers_up_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_daemon_that_says_nothing_is_not_waited_for() {
     let stage = Stage::new().await;
-    stage.daemon.signal(Signal::STOP);
+    stage.daemon.freeze();
     let error = stage.driver.observe(stage.deployment()).await.unwrap_err();
     assert!(
         !error.is_permanent() && error.to_string().contains("nothing came back in time"),

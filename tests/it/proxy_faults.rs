@@ -109,7 +109,7 @@ fn a_program_that_is_missing_or_too_old_is_told_and_waited_for() {
 fn haproxy_that_is_wedged_is_told_and_waited_for() {
     let mut stage = Stage::new(Vec::new());
     let worker = stage.service.haproxy_workers()[0];
-    processes::signal(worker, Signal::STOP);
+    processes::freeze(worker);
     let more = stage.ask_for_another("more");
     stage.is_told("HAProxy's runtime socket does not answer", "one");
     processes::signal(worker, Signal::CONT);
@@ -117,7 +117,7 @@ fn haproxy_that_is_wedged_is_told_and_waited_for() {
     answers(more);
     // Wedged as a master, it takes no other file, and its worker serves on.
     let master = stage.service.haproxy();
-    processes::signal(master, Signal::STOP);
+    processes::freeze(master);
     let last = stage.ask_for_another("last");
     stage.is_told("HAProxy serves no new configuration after 10s", "two");
     answers(stage.edge);

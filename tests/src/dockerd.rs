@@ -99,6 +99,11 @@ impl Dockerd {
         processes::signal(self.child.id(), signal);
     }
 
+    /// Stops the daemon until [`Signal::CONT`].
+    pub fn freeze(&self) {
+        processes::freeze(self.child.id());
+    }
+
     /// Where the daemon is reached.
     pub fn socket(&self) -> PathBuf {
         self.directory.path().join("socket")
@@ -195,6 +200,8 @@ fn spawn(directory: &Path, bridge: &str, range: &str, more: &[&str]) -> Result<C
 
 impl Drop for Dockerd {
     fn drop(&mut self) {
+        // A test that failed may have left it frozen.
+        self.signal(Signal::CONT);
         if let Ok(ids) = self.docker(&["ps", "-aq"]) {
             let ids: Vec<&str> = ids.lines().collect();
             if !ids.is_empty() {

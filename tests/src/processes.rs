@@ -1,9 +1,10 @@
 //! Processes of this host, as `/proc` shows them.
 
+use crate::wait::{LIMIT, wait_while};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Sends `signal` to a process; one that is gone already is fine.
 pub fn signal(pid: u32, signal: Signal) {
@@ -14,17 +15,25 @@ pub fn signal(pid: u32, signal: Signal) {
     }
 }
 
+/// Stops a process with all of its threads, until [`Signal::CONT`]. The signal alone is no stop: a thread that is in
+/// the middle of something goes on for a while.
+pub fn freeze(pid: u32) {
+    signal(pid, Signal::STOP);
+    let runs = || {
+        let mut threads = fs::read_dir(place(pid).join("task")).into_iter().flatten().flatten();
+        threads.any(|thread| state(&thread.path()).is_some_and(|state| state != "T"))
+    };
+    wait_while("a process is stopped", LIMIT, runs);
+}
+
 /// Whether a process runs; one that ended and waits for its parent does not.
 pub fn is_alive(pid: u32) -> bool {
-    stat(pid).is_some_and(|(state, _)| state != "Z" && state != "X")
+    state(&place(pid)).is_some_and(|state| state != "Z" && state != "X")
 }
 
 /// The living processes whose parent is `pid`.
 pub fn children(pid: u32) -> Vec<u32> {
-    all()
-        .into_iter()
-        .filter(|child| is_alive(*child) && stat(*child).is_some_and(|(_, parent)| parent == pid))
-        .collect()
+    all().into_iter().filter(|child| is_alive(*child) && parent(*child) == Some(pid)).collect()
 }
 
 /// The processes of instances that the service with its data in `data` started, by instance.
@@ -70,10 +79,22 @@ fn all() -> Vec<u32> {
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// State and parent.
-fn stat(pid: u32) -> Option<(String, u32)> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+fn place(pid: u32) -> PathBuf {
+    PathBuf::from(format!("/proc/{pid}"))
+}
+
+/// The letter for the state of the process or thread that `/proc` has at `place`.
+fn state(place: &Path) -> Option<String> {
+    stat(place)?.into_iter().next()
+}
+
+fn parent(pid: u32) -> Option<u32> {
+    stat(&place(pid))?.get(1)?.parse().ok()
+}
+
+/// What `/proc` says, from the state on.
+fn stat(place: &Path) -> Option<Vec<String>> {
+    let text = fs::read_to_string(place.join("stat")).ok()?;
     // The name, in parentheses, may hold anything.
-    let mut fields = text.rsplit_once(')')?.1.split_whitespace();
-    Some((fields.next()?.to_owned(), fields.next()?.parse().ok()?))
+    Some(text.rsplit_once(')')?.1.split_whitespace().map(str::to_owned).collect())
 }

@@ -7,7 +7,6 @@ use crate::Settings;
 use crate::checks::{ChecksWorker, Results};
 use crate::containers::ContainerDriver;
 use crate::deployments::DeploymentWorker;
-use crate::driver::Changes;
 use crate::escalation::{self, EscalationWorker};
 use crate::gateways::GatewayDriver;
 use crate::health::{self, HealthWorker};
@@ -338,7 +337,8 @@ fn worker(shared: &Shared, name: &str) -> (Box<dyn Worker>, Vec<watch::Receiver<
     let worker = DeploymentWorker::new(deployment.to_owned(), containers, settings, suffixes)
         .held_back_by(Arc::clone(&shared.checks));
     let drivers = shared.containers.iter().map(|driver| driver.changes());
-    let changes = drivers.chain([shared.checks.changes()]).map(Changes::subscribe).collect();
+    let changes = drivers.chain([shared.checks.changes()]);
+    let changes = changes.map(|changes| changes.subscribe_to(deployment)).collect();
     (Box::new(worker), changes)
 }
 

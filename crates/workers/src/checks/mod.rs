@@ -32,6 +32,7 @@ const INTERVAL_MIN: Duration = Duration::from_secs(1);
 pub struct Check {
     /// The instance.
     pub instance: String,
+    deployment: String,
     host: String,
     port: u16,
     protocol: Protocol,
@@ -109,13 +110,15 @@ impl Worker for ChecksWorker {
 pub fn checks(state: &State) -> Vec<Check> {
     let mut checks = Vec::new();
     for stored in state.deployments().values() {
+        let deployment = &stored.artifact.name;
         for cluster in stored.artifact.clusters.values() {
             for service in cluster.services.iter().filter(|service| !service.is_undeploying()) {
                 let effective = cluster.effective_health_checks(service);
                 let staying =
                     service.instances.iter().filter(|instance| instance.leaving == Leaving::No);
                 for instance in staying {
-                    checks.extend(effective.iter().filter_map(|check| Check::of(instance, check)));
+                    let of = |check: &HealthCheck| Check::of(deployment, instance, check);
+                    checks.extend(effective.iter().copied().filter_map(of));
                 }
             }
         }
@@ -126,11 +129,12 @@ pub fn checks(state: &State) -> Vec<Check> {
 }
 
 impl Check {
-    fn of(instance: &Instance, check: &HealthCheck) -> Option<Self> {
+    fn of(deployment: &str, instance: &Instance, check: &HealthCheck) -> Option<Self> {
         let seconds = |seconds: u32| Duration::from_secs(seconds.into());
         let is_tcp = check.protocol.eq_ignore_ascii_case("tcp");
         Some(Self {
             instance: instance.name.clone(),
+            deployment: deployment.to_owned(),
             host: if instance.host.is_empty() {
                 "127.0.0.1".to_owned()
             } else {

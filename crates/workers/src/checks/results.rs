@@ -86,7 +86,7 @@ impl Results {
         }
         drop(all);
         if news {
-            self.changes.notify();
+            self.changes.notify_of(&check.deployment);
         }
     }
 

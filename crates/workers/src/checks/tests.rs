@@ -24,7 +24,7 @@ fn check(port: u16, path: &str, protocol: &str, failures: u32) -> Check {
         failures,
         protocol: protocol.to_owned(),
     };
-    Check::of(&instance(port), &check).unwrap()
+    Check::of("shop", &instance(port), &check).unwrap()
 }
 
 /// Answers every request for `/good` with 200, and others with 500.

@@ -68,7 +68,7 @@ pub async fn wait_for(
     deployment: &str,
     wanted: impl Fn(&[ObservedInstance]) -> bool,
 ) -> Vec<ObservedInstance> {
-    let mut changes = driver.changes().subscribe();
+    let mut changes = driver.changes().subscribe_to(deployment);
     let mut last = Vec::new();
     let waiting = async {
         loop {

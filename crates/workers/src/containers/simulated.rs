@@ -86,17 +86,17 @@ impl SimulatedContainers {
 
     /// Lets everything happen that is due until `now`, in order of time, then of name. Time never goes back.
     pub fn advance(&self, now: OffsetDateTime) {
-        let mut happened = false;
+        let mut changed = BTreeSet::new();
         let mut world = self.world();
         while let Some((at, name, due)) = world.next_due().filter(|(at, ..)| *at <= now) {
             world.now = world.now.max(at);
+            changed.extend(world.deployment(&name));
             world.happen(&name, due);
-            happened = true;
         }
         world.now = world.now.max(now);
         drop(world);
-        if happened {
-            self.changes.notify();
+        for deployment in changed {
+            self.changes.notify_of(&deployment);
         }
     }
 
@@ -236,7 +236,7 @@ impl ContainerDriver for SimulatedContainers {
         }
         let dialect = Dialect::read(&spec.dialect)?;
         self.world().start(spec, &dialect)?;
-        self.changes.notify();
+        self.changes.notify_of(&spec.owner.deployment);
         Ok(())
     }
 
@@ -258,7 +258,7 @@ impl ContainerDriver for SimulatedContainers {
             _ => return Ok(()),
         }
         drop(world);
-        self.changes.notify();
+        self.changes.notify_of(deployment);
         Ok(())
     }
 
@@ -321,6 +321,11 @@ impl World {
             }
         }
         true
+    }
+
+    /// Whose instance that is.
+    fn deployment(&self, instance: &str) -> Option<String> {
+        self.instances.get(instance).map(|found| found.observed.owner.deployment.clone())
     }
 
     fn next_due(&self) -> Option<(OffsetDateTime, String, Due)> {

@@ -2,7 +2,7 @@
 
 use crate::containers::hash::sha1_hex;
 use crate::containers::{InstanceSpec, Owner};
-use bollard::models::{ContainerSummary, ImageInspect};
+use bollard::models::{ContainerSummary, EventActor, ImageInspect};
 use indexmap::IndexMap;
 use std::collections::HashMap;
 use time::OffsetDateTime;
@@ -91,6 +91,16 @@ impl Labels {
     /// Finds the container of one instance.
     pub(super) fn of_instance(&self, deployment: &str, instance: &str) -> Filters {
         self.filters(&[("deployment", deployment), ("instance", instance)])
+    }
+
+    /// The deployment of a container; empty when its labels do not say.
+    pub(super) fn deployment(&self, container: &ContainerSummary) -> String {
+        self.value(container, "deployment").unwrap_or_default()
+    }
+
+    /// The deployment of the container that an event of Docker's is about: its attributes hold the labels.
+    pub(super) fn deployment_of<'a>(&self, actor: &'a EventActor) -> Option<&'a String> {
+        actor.attributes.as_ref()?.get(&self.key("deployment"))
     }
 
     pub(super) fn owner(&self, container: &ContainerSummary) -> Option<Owner> {

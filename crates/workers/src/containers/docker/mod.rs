@@ -122,7 +122,8 @@ impl DockerDriver {
         let addresses = self.addresses(container);
         if self.shared.readiness.begin(&id, &addresses) {
             let shared = Arc::clone(&self.shared);
-            drop(self.spawn(readiness::wait_until_ready(shared, id, addresses)));
+            let deployment = self.shared.labels.deployment(container);
+            drop(self.spawn(readiness::wait_until_ready(shared, deployment, id, addresses)));
         }
     }
 
@@ -341,13 +342,13 @@ impl ContainerDriver for DockerDriver {
         for container in found.iter().filter(|found| found.state == Some(State::RUNNING)) {
             self.probe(container);
         }
-        self.shared.changes.notify();
+        self.shared.changes.notify_of(&spec.owner.deployment);
         Ok(())
     }
 
     async fn stop(&self, deployment: &str, instance: &str) -> Result<(), Error> {
         if self.shared.waiting.end(deployment, instance) {
-            self.shared.changes.notify();
+            self.shared.changes.notify_of(deployment);
         }
         let found =
             self.shared.daemon.list(self.shared.labels.of_instance(deployment, instance)).await?;
@@ -359,8 +360,9 @@ impl ContainerDriver for DockerDriver {
             .expect("no holder of the lock panics")
             .insert(instance.to_owned())
         {
-            drop(self.spawn(stop_and_remove(Arc::clone(&self.shared), id, instance.to_owned())));
-            self.shared.changes.notify();
+            let (deployment, instance) = (deployment.to_owned(), instance.to_owned());
+            self.shared.changes.notify_of(&deployment);
+            drop(self.spawn(stop_and_remove(Arc::clone(&self.shared), id, deployment, instance)));
         }
         Ok(())
     }
@@ -384,7 +386,7 @@ impl ContainerDriver for DockerDriver {
     }
 }
 
-async fn stop_and_remove(shared: Arc<Shared>, id: String, instance: String) {
+async fn stop_and_remove(shared: Arc<Shared>, id: String, deployment: String, instance: String) {
     let done = async {
         shared.daemon.stop(&id).await?;
         shared.daemon.remove(&id).await
@@ -395,7 +397,7 @@ async fn stop_and_remove(shared: Arc<Shared>, id: String, instance: String) {
     }
     shared.readiness.forget(&id);
     shared.stopping.lock().expect("no holder of the lock panics").remove(&instance);
-    shared.changes.notify();
+    shared.changes.notify_of(&deployment);
 }
 
 /// Marks an instance as being started for as long as it lives.

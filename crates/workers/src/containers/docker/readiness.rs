@@ -114,12 +114,17 @@ pub(super) async fn all_ready_now(addresses: &[Address]) -> bool {
 }
 
 /// Asks until a container accepts connections on all of its ports, or has ended.
-pub(super) async fn wait_until_ready(shared: Arc<Shared>, id: String, addresses: Vec<Address>) {
+pub(super) async fn wait_until_ready(
+    shared: Arc<Shared>,
+    deployment: String,
+    id: String,
+    addresses: Vec<Address>,
+) {
     let since = Instant::now();
     while shared.readiness.is_asked(&id, &addresses) {
         if all_ready_now(&addresses).await {
             shared.readiness.set_ready(&id, addresses);
-            shared.changes.notify();
+            shared.changes.notify_of(&deployment);
             return;
         }
         let slow = since.elapsed() > SLOW_AFTER;
@@ -144,11 +149,14 @@ pub(super) async fn follow_events(shared: Arc<Shared>) {
                 let mut events = std::pin::pin!(events);
                 while let Some(Ok(event)) = events.next().await {
                     pause = RECONNECT_FIRST;
-                    let id = event.actor.and_then(|actor| actor.id).unwrap_or_default();
+                    let Some(actor) = event.actor else { continue };
                     if matches!(event.action.as_deref(), Some("die" | "destroy")) {
-                        shared.readiness.forget(&id);
+                        shared.readiness.forget(actor.id.as_deref().unwrap_or_default());
                     }
-                    shared.changes.notify();
+                    match shared.labels.deployment_of(&actor) {
+                        Some(deployment) => shared.changes.notify_of(deployment),
+                        None => shared.changes.notify(),
+                    }
                 }
                 tracing::debug!("the connection to the Docker daemon's events ended");
             }

@@ -107,5 +107,5 @@ pub(super) async fn pull_and_start(shared: Arc<Shared>, spec: InstanceSpec, unde
         Err(Error::Transient(words)) => shared.waiting.tell(name, Condition::Exited(words)),
         Err(Error::Permanent(words)) => shared.waiting.tell(name, Condition::Refused(words)),
     }
-    shared.changes.notify();
+    shared.changes.notify_of(&spec.owner.deployment);
 }

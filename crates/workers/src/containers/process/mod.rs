@@ -219,7 +219,7 @@ impl ContainerDriver for ProcessDriver {
         if let Some(entry) = entry {
             entry.observed.condition = Condition::Stopping;
             if !entry.stop.send_replace(true) {
-                self.shared.changes.notify();
+                self.shared.changes.notify_of(deployment);
             }
         }
         Ok(())
@@ -267,7 +267,7 @@ impl Shared {
             }
             entry.observed.condition = condition;
         }
-        self.changes.notify();
+        self.changes.notify_of(&record.spec.owner.deployment);
     }
 
     /// Other ports for an instance whose own were taken while it did not run.
@@ -282,9 +282,9 @@ impl Shared {
         Ok(ports)
     }
 
-    fn forget(&self, name: &str) {
-        self.instances().remove(name);
-        self.changes.notify();
+    fn forget(&self, record: &Record) {
+        self.instances().remove(&record.spec.name);
+        self.changes.notify_of(&record.spec.owner.deployment);
     }
 }
 

@@ -214,7 +214,7 @@ impl Supervisor {
         if let Ok(Err(error)) = removed {
             tracing::warn!(instance = record.spec.name, %error, "the files of an instance cannot be removed");
         }
-        shared.forget(&record.spec.name);
+        shared.forget(&record);
     }
 
     async fn kill_marked(&self) {
