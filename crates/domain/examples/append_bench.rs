@@ -21,6 +21,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use time::OffsetDateTime;
 
+/// The allocator of the service.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// What RocksDB puts around a record in its log: headers of the entry and of the batch, key and column family.
 const FRAME_BYTES: usize = 32;
 const THREADS: u32 = 2;

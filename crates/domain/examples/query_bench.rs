@@ -20,6 +20,10 @@ use std::time::Instant;
 use time::macros::datetime;
 use time::{Duration, OffsetDateTime};
 
+/// The allocator of the service.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 const START: OffsetDateTime = datetime!(2026-01-01 00:00:00 UTC);
 const BATCH: u32 = 5_000;
 /// How many batches may be on their way to the disk.

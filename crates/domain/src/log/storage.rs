@@ -511,10 +511,9 @@ fn descriptors(existing: &[String]) -> Vec<ColumnFamilyDescriptor> {
             SMALL_BUFFER_BYTES
         });
         options.set_max_write_buffer_number(2);
-        // Keys only grow, so files of records never overlap and move down the levels as they are: what compression
-        // they get, they get when they are flushed. The lowest level is rewritten rarely and packed tighter.
+        // Keys only grow, so files of records never overlap and move down the levels as they are. That takes one
+        // compression for all levels: another one for the lowest would have each file written twice.
         options.set_compression_type(DBCompressionType::Lz4);
-        options.set_bottommost_compression_type(DBCompressionType::Zstd);
         options
     };
     let names = ours.into_iter().chain(foreign);
