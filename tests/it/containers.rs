@@ -76,7 +76,8 @@ async fn conforms(daemon: &Dockerd) {
 
 async fn runs_as_declared(daemon: &Dockerd) {
     let driver = DockerDriver::new(settings(daemon));
-    let mut spec = spec(IMAGE, "declared", LISTENS);
+    let talks = LISTENS.replace("nc -ll", "echo ready; echo steady; nc -ll");
+    let mut spec = spec(IMAGE, "declared", &talks);
     spec.cpu = Cpu::from_milli(250);
     spec.memory = Memory::from_megabytes(32);
     driver.start(&spec).await.unwrap();
@@ -87,6 +88,10 @@ async fn runs_as_declared(daemon: &Dockerd) {
     let mut answer = [0; 5];
     stream.read_exact(&mut answer).await.unwrap();
     assert_eq!(&answer, b"hello");
+    let printed =
+        async |lines| driver.output(&spec.owner.deployment, &spec.name, lines).await.unwrap();
+    assert_eq!(printed(9).await.unwrap(), ["ready", "steady"]);
+    assert_eq!(printed(1).await.unwrap(), ["steady"]);
     let format = "{{.HostConfig.NanoCpus}} {{.HostConfig.Memory}} {{.HostConfig.RestartPolicy.Name}} {{index .Config.Labels \"io.segue.scale\"}}";
     let found = daemon.docker(&["inspect", "-f", format, &spec.name]).unwrap();
     assert_eq!(

@@ -50,6 +50,11 @@ pub(super) fn schemas() -> Map<String, Value> {
         "properties": { "kind": text(), "name": {} } });
     let by_name = json!({ "title": "Something with a name", "type": "object", "required": ["name"],
         "properties": { "kind": text(), "name": {} } });
+    let instance_output = object(
+        "Output of an instance",
+        &["name", "lines"],
+        json!({ "name": text(), "lines": { "type": "array", "items": text(), "description": "Oldest first." } }),
+    );
     let settings = json!({ "title": "Map of settings", "type": "object" });
     [
         ("problem", problem),
@@ -59,6 +64,7 @@ pub(super) fn schemas() -> Map<String, Value> {
         ("information", information),
         ("any_artifact", any_artifact),
         ("any_artifact_by_name", by_name),
+        ("instance_output", instance_output),
         ("settings", settings),
     ]
     .map(|(name, schema)| (name.to_owned(), schema))

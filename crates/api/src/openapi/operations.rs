@@ -137,6 +137,7 @@ const fn query(name: &'static str, kind: QueryType, description: &'static str) -
 
 const PAGE: Query = query("page", QueryType::Integer, "From 1.");
 const PER_PAGE: Query = query("per_page", QueryType::Integer, "30 when absent, at most 1,000.");
+const LINES: Query = query("lines", QueryType::Integer, "100 when absent, at most 1,000.");
 const VALIDATE_ONLY: Query =
     query("validate_only", QueryType::Boolean, "Check, and store nothing.");
 const EXPAND: Query = query(
@@ -290,6 +291,7 @@ fn deployment_parts() -> Vec<Operation> {
     const TAG: &str = "deployments";
     let scale = "/api/v1/deployments/{deployment}/clusters/{cluster}/services/{service}/scale";
     let sla = "/api/v1/deployments/{deployment}/clusters/{cluster}/sla";
+    let output = "/api/v1/deployments/{deployment}/clusters/{cluster}/services/{service}/instances/{instance}/output";
     let set = |operation: Operation, kind: &'static str| {
         operation.takes(Body::One(kind)).answers(202, Content::Document(kind)).revised()
     };
@@ -307,6 +309,9 @@ fn deployment_parts() -> Vec<Operation> {
         Operation::delete(sla, TAG, "Delete the SLA of a cluster")
             .answers(202, Content::Empty)
             .revised(),
+        Operation::get(output, TAG, "Get the end of what an instance printed")
+            .with(LINES)
+            .answers(200, Content::Document("instance_output")),
     ]
 }
 

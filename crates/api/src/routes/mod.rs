@@ -8,6 +8,7 @@ mod events;
 mod frames;
 mod general;
 mod information;
+mod instances;
 mod log;
 mod newest;
 mod probes;
@@ -64,6 +65,7 @@ pub fn resources(api: &mut web::ServiceConfig) {
     general::configure(api);
     slas::configure(api);
     deployments::configure(api);
+    instances::configure(api);
     newest::configure(api);
     log::configure(api);
     configuration::configure(api);

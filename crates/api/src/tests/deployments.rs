@@ -33,6 +33,19 @@ async fn a_deployment_is_made_scaled_and_taken_away() {
     let breeds = segue.get("/api/v1/breeds/web:1").await;
     assert_eq!(breeds.status, 200);
 
+    let instance = service["instances"][0]["name"].as_str().unwrap();
+    let output = |service: &str, rest: &str| {
+        let service = format!("/api/v1/deployments/shop/clusters/web/services/{service}");
+        format!("{service}/instances/{instance}/output{rest}")
+    };
+    assert_eq!(
+        segue.get(&output("web:1", "")).await.json(),
+        json!({"name": instance, "lines": []})
+    );
+    assert_eq!(segue.get(&output("web:2", "")).await.problem(), (404, "not-found".to_owned()));
+    assert_eq!(segue.get(&output("web:1", "?lines=0")).await.status, 400);
+    assert_eq!(segue.get(&output("web:1", "?lines=1001")).await.status, 400);
+
     let scale = "/api/v1/deployments/shop/clusters/web/services/web:1/scale";
     assert_eq!(
         segue.get(scale).await.json(),

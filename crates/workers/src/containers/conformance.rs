@@ -87,6 +87,8 @@ pub async fn wait_for(
 }
 
 async fn check_unknown(driver: &dyn ContainerDriver) {
+    let nobodys = driver.output("conformance-nobody", "nothing", 10).await;
+    assert_eq!(nobodys, Ok(None), "nobody prints nothing");
     assert_eq!(
         driver.observe("conformance-nobody").await,
         Ok(Vec::new()),

@@ -54,6 +54,15 @@ pub trait ContainerDriver: Send + Sync {
     /// it is gone is observed later. Nothing happens when there is none.
     async fn stop(&self, deployment: &str, instance: &str) -> Result<(), Error>;
 
+    /// The end of what `instance` printed on standard output and error, its restarts included: at most so many `lines`,
+    /// oldest first. `None` when there is no such instance of `deployment` here.
+    async fn output(
+        &self,
+        deployment: &str,
+        instance: &str,
+        lines: usize,
+    ) -> Result<Option<Vec<String>>, Error>;
+
     /// By instance of `deployment`: which bytes it runs, where the runtime knows them.
     async fn images(&self, _deployment: &str) -> Result<BTreeMap<String, Image>, Error> {
         Ok(BTreeMap::new())

@@ -262,6 +262,19 @@ impl ContainerDriver for SimulatedContainers {
         Ok(())
     }
 
+    /// What is simulated prints nothing.
+    async fn output(
+        &self,
+        deployment: &str,
+        instance: &str,
+        _: usize,
+    ) -> Result<Option<Vec<String>>, Error> {
+        let mut world = self.world();
+        world.check(Operation::Observe)?;
+        let is_known = world.names.get(deployment).is_some_and(|names| names.contains(instance));
+        Ok(is_known.then(Vec::new))
+    }
+
     fn changes(&self) -> &Changes {
         &self.changes
     }

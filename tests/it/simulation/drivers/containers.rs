@@ -327,6 +327,15 @@ impl ContainerDriver for Containers {
         }
     }
 
+    async fn output(
+        &self,
+        deployment: &str,
+        instance: &str,
+        lines: usize,
+    ) -> Result<Option<Vec<String>>, Error> {
+        self.truth.output(deployment, instance, lines).await
+    }
+
     fn changes(&self) -> &Changes {
         self.truth.changes()
     }

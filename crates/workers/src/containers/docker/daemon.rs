@@ -2,7 +2,7 @@
 
 use super::labels::Filters;
 use super::{Settings, registry};
-use crate::containers::output::TAIL_BYTES;
+use crate::containers::output::{OUTPUT_BYTES_MAX, TAIL_BYTES};
 use crate::driver::Error;
 use bollard::errors::Error as DockerError;
 use bollard::models::{
@@ -33,8 +33,6 @@ const LAST_LINES: usize = 20;
 /// The shortest pause that a daemon makes between two lives. It notes when a life began only after the program runs: what
 /// that said at once is older, but never by more than this.
 const RESTART_PAUSE_MIN: Duration = Duration::from_millis(100);
-/// How much of a log is read, in bytes.
-const LOG_BYTES_MAX: usize = 1024 * 1024;
 
 const BAD_REQUEST: u16 = 400;
 const NOT_FOUND: u16 = 404;
@@ -240,7 +238,7 @@ impl Daemon {
         let read = async {
             while let Some(part) = logs.next().await {
                 output.extend_from_slice(said(&part?.into_bytes(), since).unwrap_or_default());
-                let surplus = output.len().saturating_sub(LOG_BYTES_MAX);
+                let surplus = output.len().saturating_sub(OUTPUT_BYTES_MAX);
                 output.drain(..surplus);
             }
             Ok(())

@@ -381,6 +381,23 @@ impl ContainerDriver for DockerDriver {
         Ok(containers.iter().filter_map(image).collect())
     }
 
+    async fn output(
+        &self,
+        deployment: &str,
+        instance: &str,
+        lines: usize,
+    ) -> Result<Option<Vec<String>>, Error> {
+        let waiting = self.shared.waiting.of(deployment);
+        let labels = &self.shared.labels;
+        let found = self.shared.daemon.list(labels.of_instance(deployment, instance)).await?;
+        let Some(id) = found.into_iter().find_map(|container| container.id) else {
+            // It prints nothing before there is an image.
+            return Ok(waiting.iter().any(|found| found.name == instance).then(Vec::new));
+        };
+        let output = self.shared.daemon.log(&id, lines, None).await?;
+        Ok(Some(output::last_of(&output, lines)))
+    }
+
     fn changes(&self) -> &Changes {
         &self.shared.changes
     }

@@ -27,6 +27,24 @@ pub(super) fn tail(path: &Path, from: u64) -> io::Result<Vec<u8>> {
     Ok(tail)
 }
 
+/// The end of what was written, with what was put aside last: at most `bytes_max`.
+pub(super) fn end(path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
+    let mut end = Vec::new();
+    for path in [aside(path, 1), path.to_owned()] {
+        match File::open(path) {
+            Ok(mut file) => {
+                let surplus = file.metadata()?.len().saturating_sub(bytes_max as u64);
+                file.seek(SeekFrom::Start(surplus))?;
+                file.take(bytes_max as u64).read_to_end(&mut end)?;
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    end.drain(..end.len().saturating_sub(bytes_max));
+    Ok(end)
+}
+
 /// Puts the log aside when it has grown beyond the limit, by copying and truncating: the process keeps its open
 /// file. Of a larger log the end is kept. What is written between the two steps is lost.
 pub(super) fn rotate(path: &Path, limits: LogLimits) -> io::Result<bool> {
@@ -78,6 +96,8 @@ mod tests {
         write!(writer, "new").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "new");
         assert_eq!(fs::read_to_string(aside(&path, 1)).unwrap(), "0123456789");
+        assert_eq!(end(&path, 100).unwrap(), b"0123456789new");
+        assert_eq!(end(&path, 5).unwrap(), b"89new");
         assert!(aside(&path, 2).exists() && !aside(&path, 3).exists());
     }
 

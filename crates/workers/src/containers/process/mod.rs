@@ -12,7 +12,7 @@ mod ports;
 mod record;
 mod supervisor;
 
-use super::{Condition, ContainerDriver, InstanceSpec, ObservedInstance, words};
+use super::{Condition, ContainerDriver, InstanceSpec, ObservedInstance, output, words};
 use crate::driver::{Changes, Error};
 use async_trait::async_trait;
 use child::{Command, Process};
@@ -25,7 +25,7 @@ use std::time::Duration;
 use supervisor::Supervisor;
 use time::OffsetDateTime;
 use tokio::sync::{oneshot, watch};
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, spawn_blocking};
 
 /// Where every process is reached.
 const HOST: &str = "127.0.0.1";
@@ -223,6 +223,29 @@ impl ContainerDriver for ProcessDriver {
             }
         }
         Ok(())
+    }
+
+    async fn output(
+        &self,
+        deployment: &str,
+        instance: &str,
+        lines: usize,
+    ) -> Result<Option<Vec<String>>, Error> {
+        let is_known = self
+            .shared
+            .instances()
+            .get(instance)
+            .is_some_and(|entry| entry.observed.owner.deployment == deployment);
+        if !is_known {
+            return Ok(None);
+        }
+        let path = self.shared.directory.log(instance);
+        let words = |error: &dyn std::fmt::Display| {
+            Error::Transient(format!("what the process printed cannot be read: {error}"))
+        };
+        let read = spawn_blocking(move || log::end(&path, output::OUTPUT_BYTES_MAX)).await;
+        let output = read.map_err(|error| words(&error))?.map_err(|error| words(&error))?;
+        Ok(Some(output::last_of(&output, lines)))
     }
 
     fn changes(&self) -> &Changes {

@@ -113,14 +113,18 @@ async fn a_process_gets_its_environment_and_nothing_else() {
     let text = starting(&driver, &spec, "waits for").await;
     let ports = driver.observe(&spec.owner.deployment).await.unwrap()[0].ports.clone();
     assert!(text.contains(&format!("web-ui (127.0.0.1:{})", ports["web-ui"])), "{text}");
-    let log = driver.shared.directory.log(&spec.name);
+    let printed = async |lines| {
+        driver.output(&spec.owner.deployment, &spec.name, lines).await.unwrap().unwrap()
+    };
     let deadline = Instant::now() + Duration::from_secs(20);
-    while !fs::read_to_string(&log).unwrap().contains("SHLVL") && Instant::now() < deadline {
+    let is_there = |output: &[String]| output.iter().any(|line| line.starts_with("SHLVL"));
+    while !is_there(&printed(100).await) && Instant::now() < deadline {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    let output = fs::read_to_string(&log).unwrap();
+    let output = printed(100).await;
+    assert_eq!(printed(2).await, output[output.len() - 2..]);
     let mut names: Vec<&str> =
-        output.lines().filter_map(|line| Some(line.split_once('=')?.0)).collect();
+        output.iter().filter_map(|line| Some(line.split_once('=')?.0)).collect();
     // What the shell adds by itself, and what this test was started with.
     names.retain(|name| !["PWD", "OLDPWD", "SHLVL", "_", "HOME", "LANG", "TZ"].contains(name));
     names.sort_unstable();
@@ -128,8 +132,8 @@ async fn a_process_gets_its_environment_and_nothing_else() {
         names,
         ["GREETING", "PATH", "PORT_ADMIN", "PORT_WEB_UI", "SEGUE_DIRECTORY", "SEGUE_INSTANCE"]
     );
-    assert!(output.contains(&format!("PORT_ADMIN={}\n", ports["admin"])), "{output}");
-    assert!(output.contains("GREETING=hello world\n"), "{output}");
+    assert!(output.contains(&format!("PORT_ADMIN={}", ports["admin"])), "{output:?}");
+    assert!(output.contains(&"GREETING=hello world".to_owned()), "{output:?}");
     stopped(&driver, &spec).await;
 }
 
