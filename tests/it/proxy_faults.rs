@@ -160,3 +160,32 @@ fn requests_that_cannot_be_counted_are_routed() {
     answers(more);
     stage.is_told("cannot take in what HAProxy tells of requests", "one");
 }
+
+#[test]
+fn a_file_that_is_refused_leaves_the_last_good_one() {
+    const TEMPLATE: &str = "/api/v1/vga/haproxy/2.6/template";
+    let mut stage = Stage::new(Vec::new());
+    let ours = stage.api().get(TEMPLATE).expect(200);
+    let ours = ours.as_str().unwrap();
+    // Refused at once, in HAProxy's words.
+    let refused =
+        stage.api().put_text(TEMPLATE, &ours.replace("timeout client", "time-out client"));
+    let problem = refused.expect(400);
+    assert_eq!(problem["type"], "invalid-configuration-template", "{problem:#}");
+    let detail = problem["detail"].as_str().unwrap_or_default();
+    assert!(detail.contains("unknown keyword 'time-out'"), "{problem:#}");
+    // Good now, and refused once there is one more gateway.
+    let fragile = "{% if model.listeners | length > 2 %}nonsense{% endif %}\n";
+    stage.api().put_text(TEMPLATE, &format!("{ours}\n{fragile}")).expect(202);
+    answers(stage.edge);
+    let more = stage.ask_for_another("more");
+    stage.is_told("unknown keyword 'nonsense'", "one");
+    answers(stage.edge);
+    stage.service.kill9();
+    stage.service.restart();
+    answers(stage.edge);
+    stage.api().put_text(TEMPLATE, "").expect(202);
+    answers(more);
+    answers(stage.edge);
+    shop::wait_gateway(stage.api(), "more");
+}

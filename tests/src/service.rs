@@ -74,7 +74,10 @@ impl Api {
         path: &str,
         document: Option<&Value>,
     ) -> Result<Answer, String> {
-        let body = document.map(Value::to_string).unwrap_or_default();
+        self.send_text(method, path, document.map(Value::to_string).unwrap_or_default())
+    }
+
+    fn send_text(&self, method: &str, path: &str, body: String) -> Result<Answer, String> {
         let request = Request::builder()
             .method(method)
             .uri(format!("{}{path}", self.base))
@@ -103,6 +106,15 @@ impl Api {
     #[track_caller]
     pub fn put(&self, path: &str, document: &Value) -> Answer {
         self.answered("PUT", path, Some(document))
+    }
+
+    /// Replaces what is at `path` by a text.
+    #[track_caller]
+    pub fn put_text(&self, path: &str, text: &str) -> Answer {
+        match self.send_text("PUT", path, text.to_owned()) {
+            Ok(answer) => answer,
+            Err(error) => panic!("PUT {path} was not answered: {error}"),
+        }
     }
 
     /// Creates something at `path`.

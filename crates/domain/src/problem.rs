@@ -205,6 +205,7 @@ catalogue! {
     EventType = "event-type", "Illegal event type";
     EventTimestamp = "event-timestamp", "Illegal timestamp";
     EventQueryTime = "event-query-time", "Both an open and a closed bound are given";
+    InvalidConfigurationTemplate = "invalid-configuration-template", "The proxy does not take what the template makes";
     UnsupportedAggregator = "unsupported-aggregator", "Unknown aggregator";
     IdempotencyKeyReused = "idempotency-key-reused", "The key was given to another request";
     UnsupportedProtocol = "unsupported-protocol", "A protocol other than http and tcp";

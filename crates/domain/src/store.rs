@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// What the snapshots of the state are called in the log.
 pub const STATE_FOLD: &str = "state";
 /// Changes whenever `State::apply` or what a state consists of changes; another release builds its own anyway.
-const STATE_VERSION: u32 = 2;
+const STATE_VERSION: u32 = 3;
 
 /// Log and state, in step.
 #[derive(Clone)]

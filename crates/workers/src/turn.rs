@@ -35,9 +35,12 @@ pub struct Turn {
     pub again_after: Option<Duration>,
 }
 
-/// Whether gateways and deployments, which is what workers plan from, are the same in both states.
+/// Whether what workers plan from is the same in both states: gateways, deployments, and what configurations are made
+/// from.
 pub(crate) fn is_same(left: &State, right: &State) -> bool {
-    left.gateways().ptr_eq(right.gateways()) && left.deployments().ptr_eq(right.deployments())
+    left.gateways().ptr_eq(right.gateways())
+        && left.deployments().ptr_eq(right.deployments())
+        && left.configuration_templates().ptr_eq(right.configuration_templates())
 }
 
 /// Why a round came to nothing.

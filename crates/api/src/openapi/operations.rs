@@ -412,6 +412,7 @@ fn system() -> Vec<Operation> {
     ] {
         all.push(Operation::get(path, SYSTEM, summary).answers(200, Content::Text));
     }
+    all.extend(templates());
     for path in ["/api/v1/log", "/api/v1/logs"] {
         let level = query("level", QueryType::Text, "TRACE, DEBUG, INFO, WARN, ERROR or OFF.");
         let logger = query("logger", QueryType::Text, "The beginning of the logger's name.");
@@ -439,6 +440,14 @@ fn system() -> Vec<Operation> {
         all.push(Operation::get(path, SYSTEM, summary).answers(200, Content::Text));
     }
     all
+}
+
+fn templates() -> [Operation; 2] {
+    const PATH: &str = "/api/v1/vga/{type}/{version}/template";
+    const SUMMARY: &str =
+        "Replace the template of the configuration; an empty one restores Segue's own";
+    [Operation::post(PATH, "system", SUMMARY), Operation::put(PATH, "system", SUMMARY)]
+        .map(|operation| operation.takes(Body::Text).answers(202, Content::Text))
 }
 
 fn description() -> Vec<Operation> {

@@ -1,11 +1,18 @@
 //! The service about itself: information, the gateways' configuration, a cycle at once (wire, section 12).
 
-use super::{information, later};
+use super::information;
+use crate::idempotency::Reply;
 use crate::problem::Failure;
 use crate::request::{Answer, Request, Route};
 use actix_web::http::StatusCode;
 use actix_web::{HttpResponse, web};
+use segue_domain::command::Command;
+use segue_domain::problem::{Problem, ProblemKind, Problems};
+use segue_domain::store::Executed;
 use segue_workers::gateways::haproxy;
+
+/// The kind of proxy whose configuration is generated.
+const HAPROXY: &str = "haproxy";
 
 pub(super) fn configure(config: &mut web::ServiceConfig) {
     config.service(Route::at("/{path:info|information}").get(info).done());
@@ -13,8 +20,8 @@ pub(super) fn configure(config: &mut web::ServiceConfig) {
     config.service(Route::at("/haproxy/{version}").unnegotiated().get(haproxy).done());
     let generated_path = "/vga/{type}/{version}/{part:configuration|config}";
     config.service(Route::at(generated_path).unnegotiated().get(generated).done());
-    let template_path = Route::at("/vga/{type}/{version}/{later:template}").unnegotiated().raw();
-    config.service(template_path.get(template).post(later).put(later).done());
+    let template_path = Route::at("/vga/{type}/{version}/template").unnegotiated().raw();
+    config.service(template_path.get(template).post(set_template).put(set_template).done());
     config.service(Route::at("/{cycle:sync|sla|escalation}").get(cycle).done());
 }
 
@@ -48,13 +55,50 @@ async fn generated(request: Request) -> Answer {
     Ok(text(if is_generated(&request)? { running.gateways.text().await } else { String::new() }))
 }
 
+/// What it is generated from.
 async fn template(request: Request) -> Answer {
-    Ok(text(if is_generated(&request)? { haproxy::TEMPLATE.to_owned() } else { String::new() }))
+    if !is_generated(&request)? {
+        return Ok(text(String::new()));
+    }
+    let state = request.running()?.store.state();
+    let own = state.configuration_template(HAPROXY, &request.path("version")?);
+    Ok(text(own.map_or_else(|| haproxy::TEMPLATE.to_owned(), |own| own.as_str().to_owned())))
+}
+
+/// Replaces what it is generated from, once the proxy takes what comes of it; an empty text goes back to our own.
+async fn set_template(request: Request) -> Answer {
+    let (kind, name) = (request.path("type")?, request.path("version")?);
+    if !is_generated(&request)? {
+        let failure =
+            Failure::not_found(format!("no configuration is generated for {kind} {name}"));
+        return Err(failure.hint("gateway_driver of GET /info names those that are"));
+    }
+    let template = (!request.body.trim().is_empty()).then(|| request.body.clone());
+    if let Some(template) = &template {
+        let checked = request.running()?.gateways.check_template(template).await;
+        checked.map_err(|error| {
+            if error.is_permanent() {
+                let problem =
+                    Problem::new(ProblemKind::InvalidConfigurationTemplate, "", error.to_string());
+                Problems::from(problem.hint("begin with the template that GET gives")).into()
+            } else {
+                Failure::new(ProblemKind::BadGateway, error.to_string())
+            }
+        })?;
+    }
+    if !request.validate_only()? {
+        let command = Command::SetConfigurationTemplate { kind, name, template };
+        let reply = |_: &Executed| Ok(Reply::empty(StatusCode::ACCEPTED));
+        request.carry_out(&command, Failure::from, reply).await?;
+    }
+    let mut answer = text(request.body.clone());
+    *answer.status_mut() = StatusCode::ACCEPTED;
+    Ok(answer)
 }
 
 fn is_generated(request: &Request) -> Result<bool, Failure> {
     let version = request.path("version")?;
-    Ok(request.path("type")? == "haproxy" && version == request.running()?.configuration_version)
+    Ok(request.path("type")? == HAPROXY && version == request.running()?.configuration_version)
 }
 
 fn text(text: String) -> HttpResponse {

@@ -132,6 +132,30 @@ async fn cycles_run_at_once_and_configurations_are_told() {
 }
 
 #[tokio::test]
+async fn templates_of_configurations_are_replaced_and_restored() {
+    const PATH: &str = "/api/v1/vga/haproxy/2.6/template";
+    let segue = Running::start().await;
+    let ours = segue.get(PATH).await.body;
+    let validated = segue.put(&format!("{PATH}?validate_only=true"), "# theirs").await;
+    assert_eq!((validated.status, &validated.body[..]), (202, "# theirs"));
+    assert_eq!(segue.get(PATH).await.body, ours);
+    for _ in 0..2 {
+        let stored = segue.put(PATH, "# theirs").await;
+        assert_eq!((stored.status, &stored.body[..]), (202, "# theirs"), "{stored:?}");
+        assert_eq!(segue.get(PATH).await.body, "# theirs");
+    }
+    let configuration = segue.get("/api/v1/haproxy/2.6").await;
+    assert_eq!(configuration.status, 200);
+    assert_eq!(segue.post(PATH, "\n").await.status, 202);
+    assert_eq!(segue.get(PATH).await.body, ours);
+    let written = "/api/v1/events?tag=marshaller:template&tag=type:haproxy&tag=name:2.6";
+    assert_eq!(segue.get(written).await.json().as_array().map(Vec::len), Some(2));
+    let other = segue.put("/api/v1/vga/haproxy/1.0/template", "x").await;
+    assert_eq!(other.problem(), (404, "not-found".to_owned()));
+    segue.stop().await;
+}
+
+#[tokio::test]
 async fn statistics_count_artifacts_and_occasions() {
     let segue = Running::start().await;
     segue.post("/api/v1/breeds", "[{name: a, deployable: x}, {name: b, deployable: x}]").await;

@@ -5,6 +5,7 @@
 
 mod archive;
 mod check;
+mod configuration;
 mod deploy;
 mod escalate;
 mod gateways;
@@ -85,6 +86,15 @@ pub enum Command {
         sla: Option<Box<ClusterSlaBody>>,
         /// How it was asked for.
         submission: Submission,
+    },
+    /// Replace what a proxy's configuration is generated from. Whoever asks made sure that it can be used.
+    SetConfigurationTemplate {
+        /// The kind of the proxy: `haproxy`.
+        kind: String,
+        /// The name of the configuration.
+        name: String,
+        /// The template; `None` for Segue's own.
+        template: Option<String>,
     },
     /// Record an event of somebody else. It is kept, never folded.
     Post(Posted),
@@ -282,6 +292,9 @@ fn decide_alone(
         }
         Command::SetSla { deployment, cluster, sla, submission } => {
             slas::set(state, (deployment, cluster), sla.as_deref(), submission, context)
+        }
+        Command::SetConfigurationTemplate { kind, name, template } => {
+            Ok(configuration::set_template(state, (kind, name), template.as_deref(), context))
         }
         Command::Post(posted) => post(posted, context),
         Command::Report(report) => Ok(report::decide(state, report, context, rules)),

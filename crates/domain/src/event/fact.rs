@@ -34,6 +34,15 @@ pub enum Fact {
         /// The position of that event.
         position: Position,
     },
+    /// What a proxy's configuration is generated from was replaced.
+    ConfigurationTemplate {
+        /// The kind of the proxy: `haproxy`.
+        kind: String,
+        /// The name of the configuration, such as `2.6`.
+        name: String,
+        /// The template; `None` for Segue's own.
+        template: Option<String>,
+    },
 }
 
 /// What happened to an artifact that only users change.
@@ -153,7 +162,7 @@ impl Fact {
                 | DeploymentFact::EnvironmentResolved { .. }
                 | DeploymentFact::ServiceRemoved { .. } => None,
             },
-            Fact::Escalated { .. } => None,
+            Fact::Escalated { .. } | Fact::ConfigurationTemplate { .. } => None,
         }
     }
 }

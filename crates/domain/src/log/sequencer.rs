@@ -285,7 +285,8 @@ pub(super) fn revision(record: &Record) -> Option<(ArtifactKey, Option<Position>
         Fact::Static(_)
         | Fact::Gateway { .. }
         | Fact::Deployment { .. }
-        | Fact::Escalated { .. } => false,
+        | Fact::Escalated { .. }
+        | Fact::ConfigurationTemplate { .. } => false,
     };
     Some((fact.revises()?, (!removed).then_some(record.position)))
 }

@@ -39,6 +39,8 @@ pub struct State {
     slas: OrdMap<String, Stored<NamedSla>>,
     gateways: OrdMap<String, StoredGateway>,
     deployments: OrdMap<String, Stored<Deployment>>,
+    /// By kind and name of the configuration, with a slash between.
+    configuration_templates: OrdMap<String, Arc<String>>,
     /// The last port of the pool that was given away; the search for the next one goes on from here.
     last_assigned_port: u16,
     /// The position of the last escalation event that was acted on.
@@ -52,6 +54,10 @@ pub struct Stored<T> {
     pub revision: Position,
     /// The artifact.
     pub artifact: Arc<T>,
+}
+
+fn configuration_key(kind: &str, name: &str) -> String {
+    format!("{kind}/{name}")
 }
 
 impl State {
@@ -73,6 +79,16 @@ impl State {
             }
             (Origin::Service, Some(Fact::Escalated { position })) => {
                 self.escalated = self.escalated.max(*position);
+            }
+            (
+                Origin::Service,
+                Some(Fact::ConfigurationTemplate { kind, name, template: Some(template) }),
+            ) => {
+                let key = configuration_key(kind, name);
+                self.configuration_templates.insert(key, Arc::new(template.clone()));
+            }
+            (Origin::Service, Some(Fact::ConfigurationTemplate { kind, name, template: None })) => {
+                self.configuration_templates.remove(&configuration_key(kind, name));
             }
             (Origin::Service, None) | (Origin::External, _) => {}
         }
@@ -126,6 +142,16 @@ impl State {
     /// The stored SLAs by name.
     pub fn slas(&self) -> &OrdMap<String, Stored<NamedSla>> {
         &self.slas
+    }
+
+    /// What is used instead of Segue's own templates of configurations, by `<kind>/<name>`.
+    pub fn configuration_templates(&self) -> &OrdMap<String, Arc<String>> {
+        &self.configuration_templates
+    }
+
+    /// What the configuration `name` of a proxy of `kind` is generated from; `None` for Segue's own template.
+    pub fn configuration_template(&self, kind: &str, name: &str) -> Option<&Arc<String>> {
+        self.configuration_templates.get(&configuration_key(kind, name))
     }
 
     /// The position of the last escalation event that was acted on; those before it were, too.

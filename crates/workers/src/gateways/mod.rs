@@ -12,6 +12,7 @@ use crate::driver::{Changes, Error};
 use async_trait::async_trait;
 use segue_domain::artifact::{Condition, Rewrite, Sticky};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 use time::OffsetDateTime;
 
@@ -36,6 +37,9 @@ pub trait GatewayDriver: Send + Sync {
     /// moments may not be known yet.
     async fn traffic(&self, now: OffsetDateTime, window: Duration) -> Result<Traffic, Error>;
 
+    /// Whether the proxy takes what `template` makes of what it serves now; a permanent error says why not.
+    async fn check_template(&self, template: &str) -> Result<(), Error>;
+
     /// The configuration in the proxy's own language, as last applied.
     async fn text(&self) -> String;
 
@@ -48,6 +52,8 @@ pub trait GatewayDriver: Send + Sync {
 pub struct Configuration {
     /// The gateways.
     pub gateways: Vec<Frontend>,
+    /// What the proxy's own configuration is generated from; `None` for the driver's own template.
+    pub template: Option<Arc<String>>,
 }
 
 /// One gateway as a proxy sees it: where it listens, and all that stands behind it, nested gateways expanded.

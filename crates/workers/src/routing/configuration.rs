@@ -35,7 +35,7 @@ pub fn configuration(state: &State) -> Configuration {
         let segments = |name: &str| name.split('/').count();
         (segments(&a.name), &a.name).cmp(&(segments(&b.name), &b.name))
     });
-    Configuration { gateways }
+    Configuration { gateways, template: None }
 }
 
 /// All ways through a gateway, and the conditions under which some of them come first.

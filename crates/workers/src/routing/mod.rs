@@ -111,7 +111,9 @@ impl Worker for GatewaysWorker {
             return Ok(Turn::default());
         }
         self.calm = None;
-        let wanted = configuration(state);
+        let (kind, name) = &self.settings.configuration_name;
+        let template = state.configuration_template(kind, name).cloned();
+        let wanted = Configuration { template, ..configuration(state) };
         let (applied, installed) = self.apply(&wanted, now).await?;
         let released = self.released(state, now).await?;
         let mut turn = Turn::default();

@@ -237,6 +237,10 @@ impl GatewayDriver for Proxy {
         if shared.is_away { Err(trouble()) } else { Ok(shared.traffic.clone()) }
     }
 
+    async fn check_template(&self, template: &str) -> Result<(), Error> {
+        self.truth.check_template(template).await
+    }
+
     async fn text(&self) -> String {
         self.truth.text().await
     }

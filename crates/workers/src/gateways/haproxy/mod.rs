@@ -55,6 +55,8 @@ use tokio::time::Instant;
 
 /// Names of targets by their lookup names: HAProxy only knows the latter.
 const NAMES_FILE: &str = "targets.json";
+/// What a template makes that is only tried.
+const CHECKED_FILE: &str = "haproxy.cfg.checked";
 /// How long a reload may take before it is asked for again: a master that is not done with the one before misses it.
 const RELOAD_AGAIN: Duration = Duration::from_secs(2);
 /// How often a starting or reloading HAProxy is asked whether it is there.
@@ -319,7 +321,8 @@ impl HaproxyDriver {
         applied.disabled = disabled;
         let virtual_hosts_port = self.virtual_hosts_port(&ours, &mut applied.refused);
         let model = Model::of(&usable, self.settings.bind_address, virtual_hosts_port);
-        let new = self.rendered(&model);
+        let template = configuration.template.as_deref().map(String::as_str);
+        let new = self.rendered(&model, template).map_err(Error::Transient)?;
         // What is taken in before it has a name is not counted.
         self.intake.name(attribution::ways(&model, &usable));
         // Who routes does not wait for who counts.
@@ -342,14 +345,16 @@ impl HaproxyDriver {
         Ok(Applied { changed: adjusted.unwrap_or(true), trouble, ..applied })
     }
 
-    fn rendered(&self, model: &Model) -> Rendered {
+    /// What `template` makes of `model`, or why it makes nothing.
+    fn rendered(&self, model: &Model, template: Option<&str>) -> Result<Rendered, String> {
         let stats_port = self.settings.stats_port;
         let base = Base {
             hard_stop_after_seconds: self.settings.hard_stop_after.as_secs().max(1),
             stats_port,
             stats_bind: model::bind(self.settings.bind_address, stats_port.unwrap_or_default()),
         };
-        render::render(model, &base)
+        render::render(model, &base, template)
+            .map_err(|words| format!("the template of the configuration cannot be used: {words}"))
     }
 
     /// Splits gateways into those that can be served and the reasons why the others cannot.
@@ -545,6 +550,21 @@ impl GatewayDriver for HaproxyDriver {
         // Nothing is lost where nothing comes.
         let lost = if counts.is_empty() { 0 } else { self.lost().await };
         Ok(Traffic { counts, lost })
+    }
+
+    async fn check_template(&self, template: &str) -> Result<(), Error> {
+        let state = self.state.lock().await;
+        let nothing = || Model::of(&[], self.settings.bind_address, None);
+        let model = state.model.clone().unwrap_or_else(nothing);
+        let new = self.rendered(&model, Some(template)).map_err(Error::Permanent)?;
+        process::replace(&self.process.directory.join(CHECKED_FILE), new.files.text.as_bytes())
+            .map_err(|error| Error::Transient(format!("cannot write {CHECKED_FILE}: {error}")))?;
+        match self.process.refusal(CHECKED_FILE).await? {
+            None => Ok(()),
+            Some(words) => Err(Error::Permanent(format!(
+                "HAProxy refuses what the template of the configuration makes: {words}"
+            ))),
+        }
     }
 
     async fn text(&self) -> String {

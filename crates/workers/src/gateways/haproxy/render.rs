@@ -17,6 +17,9 @@ pub const TEMPLATE: &str = include_str!("haproxy.cfg.jinja");
 /// The longest line about a request, so that the system takes it in one piece; the rest of a longer one is cut off.
 const LINE_BYTES_MAX: usize = 4000;
 
+/// How many steps a template of somebody else may take: a hundred times those of the largest configuration by ours.
+const STEPS_MAX: u64 = 100_000_000;
+
 /// What the text holds beside the model.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Base {
@@ -33,15 +36,28 @@ pub(super) struct Rendered {
     pub(super) structure: String,
 }
 
-/// Renders `model`.
-pub(super) fn render(model: &Model, base: &Base) -> Rendered {
-    let fixed = text(&model.structure(), base, "");
+/// Renders `model` by `template`, or by [`TEMPLATE`] when there is none. The error says what is wrong with the template.
+pub(super) fn render(
+    model: &Model,
+    base: &Base,
+    template: Option<&str>,
+) -> Result<Rendered, String> {
+    let fixed = text(&model.structure(), base, "", template)?;
     let structure = hex(&Sha1::digest(fixed.as_bytes()));
     let maps = model.tables().map(|table| (table.file.clone(), table.text())).collect();
-    Rendered { files: Files { text: text(model, base, &structure), maps }, structure }
+    let text = text(model, base, &structure, template)?;
+    if !text.contains(&structure) {
+        return Err("it leaves out 'structure', by which the file is known again".to_owned());
+    }
+    Ok(Rendered { files: Files { text, maps }, structure })
 }
 
-fn text(model: &Model, base: &Base, structure: &str) -> String {
+fn text(
+    model: &Model,
+    base: &Base,
+    structure: &str,
+    template: Option<&str>,
+) -> Result<String, String> {
     #[derive(Serialize)]
     struct Context<'a> {
         #[serde(flatten)]
@@ -55,13 +71,16 @@ fn text(model: &Model, base: &Base, structure: &str) -> String {
     environment.set_syntax(syntax.expect("the delimiters are the usual ones"));
     environment.add_filter("quote", |text: &str| quote(text));
     environment.add_filter("comment", |text: &str| comment(text));
+    if template.is_some() {
+        environment.set_fuel(Some(STEPS_MAX));
+    }
     environment
         .render_named_str(
-            "haproxy.cfg",
-            TEMPLATE,
+            "template",
+            template.unwrap_or(TEMPLATE),
             Value::from(Serde(Context { base, model, structure, line_bytes_max: LINE_BYTES_MAX })),
         )
-        .expect("the template is embedded and tested, and all its values are given")
+        .map_err(|error| error.to_string())
 }
 
 /// In single quotes HAProxy reads everything as it stands; a single quote itself stands outside of them.

@@ -14,6 +14,7 @@ use tokio::net::TcpStream;
 mod conditions;
 mod laws;
 mod requests;
+mod templates;
 mod traffic;
 
 /// A driver with a directory of its own, whose HAProxy ends with the test, also with one that fails.
@@ -36,7 +37,8 @@ impl Stage {
     }
 
     async fn apply(&self, gateways: &[Frontend]) -> Applied {
-        self.driver.apply(&Configuration { gateways: gateways.to_vec() }).await.unwrap()
+        let configuration = Configuration { gateways: gateways.to_vec(), template: None };
+        self.driver.apply(&configuration).await.unwrap()
     }
 
     async fn worker(&self) -> u32 {
@@ -242,5 +244,5 @@ fn gateway(name: &str, port: u16, routes: &[RouteModel]) -> Frontend {
 fn rendered(driver: &HaproxyDriver, gateways: &[Frontend]) -> Rendered {
     let usable: Vec<&Frontend> =
         gateways.iter().filter(|gateway| refusal::of_gateway(gateway).is_none()).collect();
-    driver.rendered(&Model::of(&usable, driver.settings.bind_address, Some(8880)))
+    driver.rendered(&Model::of(&usable, driver.settings.bind_address, Some(8880)), None).unwrap()
 }

@@ -371,7 +371,7 @@ async fn what_could_not_be_judged_disables_its_route_only() {
     };
     let mut gateway = gateway("g", 1, &[route("a", 50, &[]), route("b", 50, &[])]);
     gateway.routes[1].rewrites = vec![Rewrite { path: "/x".into(), condition: "path /y".into() }];
-    let configuration = Configuration { gateways: vec![gateway] };
+    let configuration = Configuration { gateways: vec![gateway], template: None };
     let mut verdicts = isolate::Verdicts::default();
     let unknown = verdicts.unknown(&configuration);
     verdicts.judge(&process, unknown).await;

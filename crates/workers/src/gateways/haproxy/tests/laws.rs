@@ -43,7 +43,7 @@ proptest! {
         if stage_free(&hostile) {
             let base = Base { hard_stop_after_seconds: 1, stats_port: None, stats_bind: String::new() };
             let text = |gateway| {
-                render::render(&Model::of(&[gateway], Ipv4Addr::LOCALHOST.into(), Some(80)), &base).files.text
+                render::render(&Model::of(&[gateway], Ipv4Addr::LOCALHOST.into(), Some(80)), &base, None).unwrap().files.text
             };
             let directives = |text: &str| -> Vec<String> {
                 let lines = text.split(['\n', '\r', '\0']).map(|line| line.split_whitespace().next().unwrap_or("").to_owned());

@@ -442,7 +442,11 @@ async fn what_haproxy_refuses_leaves_the_last_good_configuration() {
     // What no part alone shows: two routes of one name.
     shop.sticky = Some(Sticky::Route);
     shop.routes.push(shop.routes[0].clone());
-    let error = stage.driver.apply(&Configuration { gateways: vec![shop] }).await.unwrap_err();
+    let error = stage
+        .driver
+        .apply(&Configuration { gateways: vec![shop], template: None })
+        .await
+        .unwrap_err();
     assert!(error.to_string().contains("HAProxy refuses the configuration"), "{error}");
     assert_eq!((stage.file().await, stage.worker().await), (good, worker));
     assert_eq!(window(port, 1).await, counts(&[("a", 1)]));
