@@ -99,7 +99,7 @@ const NEEDS: [Need; 16] = [
     },
     Need {
         package: "iproute2",
-        purpose: "undoes what Docker did to the network",
+        purpose: "makes the bridges of containers",
         wanted: |options| options.for_tests,
         present: || program("ip").is_some(),
     },
@@ -248,6 +248,8 @@ mod tests {
                 "haproxy",
                 "docker.io",
                 "busybox-static",
+                "docker-registry",
+                "apache2-utils",
                 "curl",
                 "e2fsprogs",
                 "iproute2",

@@ -25,6 +25,7 @@ const ELSEWHERE: &[&str] = &[
     "event-type",
     "event-timestamp",
     "event-query-time",
+    "invalid-configuration-template",
     "unsupported-aggregator",
     "idempotency-key-reused",
     "condition-syntax",
