@@ -4,11 +4,11 @@
 //! Pure. Whoever asks for something finds what is more specific, too, and takes the newest: so what is less specific is
 //! told again, behind it.
 
-use super::measure::{Measured, RATE, is_told_when_busy};
+use super::measure::{Measured, RATE, is_told_when_busy, told_when_busy};
 use super::{PERIOD, Windows};
 use segue_domain::command::{Measure, Measurement, ServiceKey, Subject};
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use time::OffsetDateTime;
 
@@ -38,6 +38,10 @@ pub(super) struct Board {
     watched: BTreeSet<String>,
     /// What was measured since it was last asked what is due.
     touched: BTreeSet<Key>,
+    /// What is not told as it is. Of many thousands of values most stay what they are, and nobody looks at them.
+    untold: BTreeSet<Key>,
+    /// What was told when, oldest first; of what was told again since then, that is behind.
+    history: VecDeque<(OffsetDateTime, Key)>,
 }
 
 #[derive(Debug)]
@@ -71,8 +75,14 @@ impl Rhythm {
 
 impl Board {
     pub(super) fn new(rhythm: Rhythm) -> Self {
-        let (entries, watched) = (BTreeMap::new(), BTreeSet::new());
-        Self { rhythm, entries, watched, touched: BTreeSet::new() }
+        Self {
+            rhythm,
+            entries: BTreeMap::new(),
+            watched: BTreeSet::new(),
+            touched: BTreeSet::new(),
+            untold: BTreeSet::new(),
+            history: VecDeque::new(),
+        }
     }
 
     /// How often changes are told.
@@ -89,19 +99,30 @@ impl Board {
         self.entries.retain(|key, _| {
             measured.contains_key(key) || told_when_busy(key) && subjects.contains(&key.0)
         });
+        self.untold.retain(|key| self.entries.contains_key(key));
         self.update(measured);
     }
 
     /// Something was measured.
     pub(super) fn update(&mut self, measured: Measured) {
-        self.calm(&measured);
-        for (key, value) in measured {
-            self.touched.insert(key.clone());
-            match self.entries.get_mut(&key) {
-                Some(entry) => entry.value = value,
-                None => drop(self.entries.insert(key, Entry { value, told: None })),
-            }
+        for key in self.calmed(&measured) {
+            self.put(key, Value::from(0));
         }
+        for (key, value) in measured {
+            self.put(key, value);
+        }
+    }
+
+    fn put(&mut self, key: Key, value: Value) {
+        let entry = self.entries.entry(key.clone());
+        let entry = entry.or_insert(Entry { value: Value::Null, told: None });
+        entry.value = value;
+        if entry.told.as_ref().is_some_and(|(told, _)| *told == entry.value) {
+            self.untold.remove(&key);
+        } else {
+            self.untold.insert(key.clone());
+        }
+        self.touched.insert(key);
     }
 
     /// Whether something was measured of `subject` before.
@@ -111,33 +132,29 @@ impl Board {
 
     /// Something was told before this board was there; it is true until something else is measured.
     pub(super) fn recall(&mut self, key: Key, value: Value, at: OffsetDateTime) {
+        self.history.push_front((at, key.clone()));
         self.entries.insert(key, Entry { value: value.clone(), told: Some((value, at)) });
     }
 
     /// What is told only of busy gateways is 0 of those that were measured and are not.
-    fn calm(&mut self, measured: &Measured) {
-        let calm = self.entries.iter_mut().filter(|((subject, measure), _)| {
-            is_told_when_busy(*measure)
-                && measured.contains_key(&(subject.clone(), RATE))
-                && !measured.contains_key(&(subject.clone(), *measure))
+    fn calmed(&self, measured: &Measured) -> Vec<Key> {
+        let rates = measured.keys().filter(|(_, measure)| *measure == RATE);
+        let keys = rates.flat_map(|(subject, _)| {
+            told_when_busy().map(move |measure| (subject.clone(), measure))
         });
-        for (key, entry) in calm {
-            entry.value = Value::from(0);
-            self.touched.insert(key.clone());
-        }
+        keys.filter(|key| self.entries.contains_key(key) && !measured.contains_key(key)).collect()
     }
 
     /// What is to be told now, and counts as told. `whole` rounds look at everything, others at what cannot wait.
     pub(super) fn due(&mut self, now: OffsetDateTime, whole: bool) -> Vec<Measurement> {
         let touched = std::mem::take(&mut self.touched);
-        let mut due: Vec<(Due, Option<OffsetDateTime>, &Key)> = if whole {
-            let all = self.entries.iter();
-            all.filter_map(|(key, entry)| self.is_due(key, entry, now)).collect()
-        } else {
-            let some = touched.iter().filter_map(|key| self.entries.get_key_value(key));
-            let some = some.filter_map(|(key, entry)| self.is_due(key, entry, now));
-            some.filter(|(due, told, _)| *due == Due::Crossed || told.is_none()).collect()
-        };
+        let looked_at = if whole { self.candidates(now) } else { touched };
+        let found = looked_at.iter().filter_map(|key| self.entries.get_key_value(key));
+        let mut due: Vec<(Due, Option<OffsetDateTime>, &Key)> =
+            found.filter_map(|(key, entry)| self.is_due(key, entry, now)).collect();
+        if !whole {
+            due.retain(|(due, told, _)| *due == Due::Crossed || told.is_none());
+        }
         due.sort();
         let (mut changes, mut refreshes) = (0, 0);
         due.retain(|(due, _, _)| match due {
@@ -157,11 +174,42 @@ impl Board {
             keys.extend(whole.map(|subject| (generality(&subject), subject, *measure)));
         }
         let told = keys.into_iter().filter_map(|(_, subject, measure)| {
-            let entry = self.entries.get_mut(&(subject.clone(), measure))?;
+            let key = (subject, measure);
+            let entry = self.entries.get_mut(&key)?;
+            self.untold.remove(&key);
+            self.history.push_back((now, key.clone()));
+            let (subject, measure) = key;
             entry.told = Some((entry.value.clone(), now));
             Some(Measurement { subject, measure, value: entry.value.clone() })
         });
         told.collect()
+    }
+
+    /// What may be due in a whole round: what is not told as it is, what SLAs are checked against, and what was not told
+    /// for longest.
+    fn candidates(&mut self, now: OffsetDateTime) -> BTreeSet<Key> {
+        let mut candidates = self.untold.clone();
+        for name in &self.watched {
+            let subject = Subject::Gateway(name.clone());
+            let own = self.entries.range((subject.clone(), Measure::Health)..);
+            let own = own.take_while(|((other, _), _)| *other == subject);
+            candidates.extend(own.map(|(key, _)| key.clone()));
+        }
+        let mut refreshes = 0;
+        while refreshes < REFRESHES_MAX
+            && let Some((at, key)) = self.history.pop_front_if(|(at, _)| now - *at >= REFRESH)
+        {
+            let entry = self.entries.get(&key);
+            let is_last = entry.is_some_and(|entry| {
+                entry.told.as_ref().is_some_and(|(_, told_at)| *told_at == at)
+                    && !(is_told_when_busy(key.1) && entry.value == 0)
+            });
+            // What is told below goes to the end.
+            if is_last && candidates.insert(key) {
+                refreshes += 1;
+            }
+        }
+        candidates
     }
 
     fn is_due<'k>(
