@@ -148,14 +148,21 @@ impl Board {
     /// What is to be told now, and counts as told. `whole` rounds look at everything, others at what cannot wait.
     pub(super) fn due(&mut self, now: OffsetDateTime, whole: bool) -> Vec<Measurement> {
         let touched = std::mem::take(&mut self.touched);
-        let looked_at = if whole { self.candidates(now) } else { touched };
-        let found = looked_at.iter().filter_map(|key| self.entries.get_key_value(key));
+        let aged = if whole { self.aged(now) } else { BTreeSet::new() };
+        let looked_at: Vec<&Key> = if whole {
+            let aged = aged.iter().filter(|key| !self.untold.contains(key));
+            self.untold.iter().chain(aged).collect()
+        } else {
+            touched.iter().collect()
+        };
+        let found = looked_at.into_iter().filter_map(|key| self.entries.get_key_value(key));
         let mut due: Vec<(Due, Option<OffsetDateTime>, &Key)> =
             found.filter_map(|(key, entry)| self.is_due(key, entry, now)).collect();
         if !whole {
             due.retain(|(due, told, _)| *due == Due::Crossed || told.is_none());
         }
-        due.sort();
+        // Those of the same age stay in their order.
+        due.sort_by_key(|(due, told, _)| (*due, *told));
         let (mut changes, mut refreshes) = (0, 0);
         due.retain(|(due, _, _)| match due {
             Due::Crossed | Due::Watched => true,
@@ -185,15 +192,14 @@ impl Board {
         told.collect()
     }
 
-    /// What may be due in a whole round: what is not told as it is, what SLAs are checked against, and what was not told
-    /// for longest.
-    fn candidates(&mut self, now: OffsetDateTime) -> BTreeSet<Key> {
-        let mut candidates = self.untold.clone();
+    /// What may be due though it is told as it is: what SLAs are checked against, and what was not told for longest.
+    fn aged(&mut self, now: OffsetDateTime) -> BTreeSet<Key> {
+        let mut aged = BTreeSet::new();
         for name in &self.watched {
             let subject = Subject::Gateway(name.clone());
             let own = self.entries.range((subject.clone(), Measure::Health)..);
             let own = own.take_while(|((other, _), _)| *other == subject);
-            candidates.extend(own.map(|(key, _)| key.clone()));
+            aged.extend(own.map(|(key, _)| key.clone()));
         }
         let mut refreshes = 0;
         while refreshes < REFRESHES_MAX
@@ -205,11 +211,11 @@ impl Board {
                     && !(is_told_when_busy(key.1) && entry.value == 0)
             });
             // What is told below goes to the end.
-            if is_last && candidates.insert(key) {
+            if is_last && aged.insert(key) {
                 refreshes += 1;
             }
         }
-        candidates
+        aged
     }
 
     fn is_due<'k>(
