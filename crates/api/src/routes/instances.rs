@@ -5,7 +5,7 @@ use crate::request::{Answer, Request, Route};
 use actix_web::http::StatusCode;
 use actix_web::web;
 use segue_domain::problem::ProblemKind;
-use segue_workers::containers::ObservedInstance;
+use segue_workers::containers::{ContainerDriver, ObservedInstance};
 use segue_workers::driver::Error;
 use serde_json::json;
 
@@ -26,27 +26,42 @@ async fn output_of(request: Request) -> Answer {
     let (deployment, cluster, service, instance) = (deployment?, cluster?, service?, instance?);
     let lines = lines(&request)?;
     let running = request.running()?;
+    let mut away = None;
     for driver in &running.containers {
-        let failed = |error: Error| {
-            let failure = Failure::new(ProblemKind::BadGateway, error.to_string());
-            failure.hint(&format!("the driver '{}' has to answer first", driver.name()))
-        };
-        let observed = driver.observe(&deployment).await.map_err(failed)?;
-        let is_it = |found: &ObservedInstance| {
-            let owner = &found.owner;
-            found.name == instance && owner.cluster == cluster && owner.service == service
-        };
-        if !observed.iter().any(is_it) {
-            continue;
+        match printed(driver.as_ref(), [&deployment, &cluster, &service, &instance], lines).await {
+            Ok(Some(lines)) => {
+                let document = json!({ "name": instance, "lines": lines });
+                return Ok(request.document(StatusCode::OK, None, &document));
+            }
+            Ok(None) => {}
+            // Another one may run it.
+            Err(error) => away = Some((driver.name(), error)),
         }
-        let printed = driver.output(&deployment, &instance, lines).await.map_err(failed)?;
-        if let Some(lines) = printed {
-            let document = json!({ "name": instance, "lines": lines });
-            return Ok(request.document(StatusCode::OK, None, &document));
-        }
+    }
+    if let Some((driver, error)) = away {
+        let failure = Failure::new(ProblemKind::BadGateway, error.to_string());
+        return Err(failure.hint(&format!("the driver '{driver}' has to answer first")));
     }
     let failure = Failure::not_found(format!("there is no instance '{instance}' at this path"));
     Err(failure.hint("GET the deployment: its services list their instances"))
+}
+
+/// The last lines of an instance, when `driver` runs it.
+async fn printed(
+    driver: &dyn ContainerDriver,
+    [deployment, cluster, service, instance]: [&str; 4],
+    lines: usize,
+) -> Result<Option<Vec<String>>, Error> {
+    let observed = driver.observe(deployment).await?;
+    let is_it = |found: &ObservedInstance| {
+        let owner = &found.owner;
+        found.name == instance && owner.cluster == cluster && owner.service == service
+    };
+    if observed.iter().any(is_it) {
+        driver.output(deployment, instance, lines).await
+    } else {
+        Ok(None)
+    }
 }
 
 fn lines(request: &Request) -> Result<usize, Failure> {

@@ -8,7 +8,7 @@ use super::measure::{Measured, RATE, is_told_when_busy, told_when_busy};
 use super::{PERIOD, Windows};
 use segue_domain::command::{Measure, Measurement, ServiceKey, Subject};
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use time::OffsetDateTime;
 
@@ -40,8 +40,8 @@ pub(super) struct Board {
     touched: BTreeSet<Key>,
     /// What is not told as it is. Of many thousands of values most stay what they are, and nobody looks at them.
     untold: BTreeSet<Key>,
-    /// What was told when, oldest first; of what was told again since then, that is behind.
-    history: VecDeque<(OffsetDateTime, Key)>,
+    /// When what was told last, oldest first: one for each value at most.
+    history: BTreeSet<(OffsetDateTime, Key)>,
 }
 
 #[derive(Debug)]
@@ -81,7 +81,7 @@ impl Board {
             watched: BTreeSet::new(),
             touched: BTreeSet::new(),
             untold: BTreeSet::new(),
-            history: VecDeque::new(),
+            history: BTreeSet::new(),
         }
     }
 
@@ -100,6 +100,7 @@ impl Board {
             measured.contains_key(key) || told_when_busy(key) && subjects.contains(&key.0)
         });
         self.untold.retain(|key| self.entries.contains_key(key));
+        self.history.retain(|(_, key)| self.entries.contains_key(key));
         self.update(measured);
     }
 
@@ -132,7 +133,7 @@ impl Board {
 
     /// Something was told before this board was there; it is true until something else is measured.
     pub(super) fn recall(&mut self, key: Key, value: Value, at: OffsetDateTime) {
-        self.history.push_front((at, key.clone()));
+        self.history.insert((at, key.clone()));
         self.entries.insert(key, Entry { value: value.clone(), told: Some((value, at)) });
     }
 
@@ -184,9 +185,12 @@ impl Board {
             let key = (subject, measure);
             let entry = self.entries.get_mut(&key)?;
             self.untold.remove(&key);
-            self.history.push_back((now, key.clone()));
-            let (subject, measure) = key;
-            entry.told = Some((entry.value.clone(), now));
+            let before = entry.told.replace((entry.value.clone(), now));
+            let mut at = (before.map_or(now, |(_, at)| at), key);
+            self.history.remove(&at);
+            at.0 = now;
+            let (subject, measure) = at.1.clone();
+            self.history.insert(at);
             Some(Measurement { subject, measure, value: entry.value.clone() })
         });
         told.collect()
@@ -203,15 +207,16 @@ impl Board {
         }
         let mut refreshes = 0;
         while refreshes < REFRESHES_MAX
-            && let Some((at, key)) = self.history.pop_front_if(|(at, _)| now - *at >= REFRESH)
+            && let Some((at, key)) = self.history.pop_first()
         {
-            let entry = self.entries.get(&key);
-            let is_last = entry.is_some_and(|entry| {
-                entry.told.as_ref().is_some_and(|(_, told_at)| *told_at == at)
-                    && !(is_told_when_busy(key.1) && entry.value == 0)
-            });
-            // What is told below goes to the end.
-            if is_last && aged.insert(key) {
+            if now - at < REFRESH {
+                self.history.insert((at, key));
+                break;
+            }
+            // What is told below gets its place again; what is 0 because nothing happens is not told for its age.
+            let is_nothing = is_told_when_busy(key.1)
+                && self.entries.get(&key).is_none_or(|entry| entry.value == 0);
+            if !is_nothing && aged.insert(key) {
                 refreshes += 1;
             }
         }
@@ -278,5 +283,31 @@ fn generality(subject: &Subject) -> u8 {
         Subject::Route { .. } | Subject::Service(_) => 0,
         Subject::Cluster { .. } => 1,
         Subject::Gateway(_) | Subject::Deployment(_) => 2,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use time::macros::datetime;
+
+    /// Shows that memory follows the number of values, not how often they change.
+    #[test]
+    fn what_changes_all_the_time_is_remembered_once() {
+        let mut board = Board::new(Rhythm { period: PERIOD, watched: Duration::MAX });
+        let key = |number: u32| (Subject::Gateway(number.to_string()), RATE);
+        let mut now = datetime!(2030-01-01 00:00 UTC);
+        for round in 0..500 {
+            // Many stay what they are, more than are told again in a period, and some change.
+            let all = (0..2_000).map(|number| (key(number), Value::from(1)));
+            let changing = (2_000..2_100).map(|number| (key(number), Value::from(round + 1)));
+            board.update(all.chain(changing).collect());
+            let told = board.due(now, true);
+            assert!(round < 2 || told.len() <= 100 + REFRESHES_MAX, "{round}: {}", told.len());
+            assert!(board.history.len() <= board.entries.len(), "{round}");
+            now += PERIOD;
+        }
+        assert_eq!((board.entries.len(), board.history.len()), (2_100, 2_100));
+        assert!(board.untold.is_empty());
     }
 }
