@@ -22,7 +22,7 @@ const ALL: usize = 2_000;
 const UNDER_WAY: usize = 8;
 const DONE_TIME_MAX: Duration = Duration::from_mins(1);
 /// What happened while the deployments came up is over then.
-/// Each value is told once, at most 2,000 in 5 s: those of so many services in 230 s.
+/// Each value of health and metrics is told once, at most 2,000 in 5 s, which takes minutes for so many services.
 const CALM: Duration = Duration::from_mins(5);
 const WATCHED: Duration = Duration::from_secs(30);
 const DONE_S_MAX: f64 = 2.0;

@@ -50,7 +50,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use time::OffsetDateTime;
 use tokio::sync::Mutex;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::Instant;
 
 /// Names of targets by their lookup names: HAProxy only knows the latter.
@@ -105,6 +105,8 @@ pub struct HaproxyDriver {
     changes: Changes,
     intake: Intake,
     state: Mutex<State>,
+    /// Held while a template is tried.
+    checking: Mutex<()>,
 }
 
 /// What the driver keeps between calls, none of it truth about HAProxy.
@@ -171,7 +173,8 @@ impl HaproxyDriver {
         let state =
             Mutex::new(State { names, model: None, verdicts: Verdicts::default(), watched: None });
         let intake = Intake::new(settings.hard_stop_after);
-        Ok(Self { settings, process, keeper, sockets, changes, intake, state })
+        let checking = Mutex::default();
+        Ok(Self { settings, process, keeper, sockets, changes, intake, state, checking })
     }
 
     /// Ends HAProxy, and with it all traffic.
@@ -347,14 +350,16 @@ impl HaproxyDriver {
 
     /// What `template` makes of `model`, or why it makes nothing.
     fn rendered(&self, model: &Model, template: Option<&str>) -> Result<Rendered, String> {
+        render::render(model, &self.base(), template)
+    }
+
+    fn base(&self) -> Base {
         let stats_port = self.settings.stats_port;
-        let base = Base {
+        Base {
             hard_stop_after_seconds: self.settings.hard_stop_after.as_secs().max(1),
             stats_port,
             stats_bind: model::bind(self.settings.bind_address, stats_port.unwrap_or_default()),
-        };
-        render::render(model, &base, template)
-            .map_err(|words| format!("the template of the configuration cannot be used: {words}"))
+        }
     }
 
     /// Splits gateways into those that can be served and the reasons why the others cannot.
@@ -553,10 +558,14 @@ impl GatewayDriver for HaproxyDriver {
     }
 
     async fn check_template(&self, template: &str) -> Result<(), Error> {
-        let state = self.state.lock().await;
-        let nothing = || Model::of(&[], self.settings.bind_address, None);
-        let model = state.model.clone().unwrap_or_else(nothing);
-        let new = self.rendered(&model, Some(template)).map_err(Error::Permanent)?;
+        // One at a time: they share a file. Nothing else waits for it.
+        let _checking = self.checking.lock().await;
+        let model = self.state.lock().await.model.clone();
+        let model = model.unwrap_or_else(|| Model::of(&[], self.settings.bind_address, None));
+        let (base, template) = (self.base(), template.to_owned());
+        let rendering = spawn_blocking(move || render::render(&model, &base, Some(&template)));
+        let new = rendering.await.map_err(|error| Error::Transient(error.to_string()))?;
+        let new = new.map_err(Error::Permanent)?;
         process::replace(&self.process.directory.join(CHECKED_FILE), new.files.text.as_bytes())
             .map_err(|error| Error::Transient(format!("cannot write {CHECKED_FILE}: {error}")))?;
         match self.process.refusal(CHECKED_FILE).await? {

@@ -10,6 +10,7 @@ use minijinja::value::Serde;
 use minijinja::{Environment, Value};
 use serde::Serialize;
 use sha1::{Digest, Sha1};
+use std::io::{self, Write};
 
 /// The template of the text, in the language of `minijinja`.
 pub const TEMPLATE: &str = include_str!("haproxy.cfg.jinja");
@@ -17,8 +18,10 @@ pub const TEMPLATE: &str = include_str!("haproxy.cfg.jinja");
 /// The longest line about a request, so that the system takes it in one piece; the rest of a longer one is cut off.
 const LINE_BYTES_MAX: usize = 4000;
 
-/// How many steps a template of somebody else may take: a hundred times those of the largest configuration by ours.
-const STEPS_MAX: u64 = 100_000_000;
+/// How many steps a template of somebody else may take, and how much text it may make, so that none ends the service.
+/// A test says that ours takes far fewer for thousands of routes.
+const STEPS_MAX: u64 = 20_000_000;
+const TEXT_BYTES_MAX: usize = 64 << 20;
 
 /// What the text holds beside the model.
 #[derive(Clone, Debug, Serialize)]
@@ -42,12 +45,14 @@ pub(super) fn render(
     base: &Base,
     template: Option<&str>,
 ) -> Result<Rendered, String> {
-    let fixed = text(&model.structure(), base, "", template)?;
+    let unusable = |words| format!("the template of the configuration cannot be used: {words}");
+    let fixed = text(&model.structure(), base, "", template).map_err(unusable)?;
     let structure = hex(&Sha1::digest(fixed.as_bytes()));
     let maps = model.tables().map(|table| (table.file.clone(), table.text())).collect();
-    let text = text(model, base, &structure, template)?;
+    let text = text(model, base, &structure, template).map_err(unusable)?;
     if !text.contains(&structure) {
-        return Err("it leaves out 'structure', by which the file is known again".to_owned());
+        let words = "it leaves out 'structure', by which the file is known again";
+        return Err(unusable(words.to_owned()));
     }
     Ok(Rendered { files: Files { text, maps }, structure })
 }
@@ -74,13 +79,40 @@ fn text(
     if template.is_some() {
         environment.set_fuel(Some(STEPS_MAX));
     }
+    let context = Context { base, model, structure, line_bytes_max: LINE_BYTES_MAX };
+    let bytes_max = template.map_or(usize::MAX, |_| TEXT_BYTES_MAX);
+    let mut text = Bounded { bytes: Vec::new(), bytes_max };
     environment
-        .render_named_str(
-            "template",
-            template.unwrap_or(TEMPLATE),
-            Value::from(Serde(Context { base, model, structure, line_bytes_max: LINE_BYTES_MAX })),
-        )
-        .map_err(|error| error.to_string())
+        .template_from_named_str("template", template.unwrap_or(TEMPLATE))
+        .and_then(|template| {
+            template.render_captured_to(Value::from(Serde(context)), &mut text).map(drop)
+        })
+        .map_err(|error| match std::error::Error::source(&error) {
+            Some(source) => format!("{error}: {source}"),
+            None => error.to_string(),
+        })?;
+    String::from_utf8(text.bytes).map_err(|error| error.to_string())
+}
+
+/// Text of a limited size.
+struct Bounded {
+    bytes: Vec<u8>,
+    bytes_max: usize,
+}
+
+impl Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.bytes.len() + bytes.len() > self.bytes_max {
+            let megabytes = self.bytes_max >> 20;
+            return Err(io::Error::other(format!("it makes more than {megabytes} MB of text")));
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// In single quotes HAProxy reads everything as it stands; a single quote itself stands outside of them.

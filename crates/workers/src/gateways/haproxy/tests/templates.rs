@@ -39,6 +39,10 @@ async fn a_template_of_ones_own_is_used_and_weights_still_change_without_a_reloa
         (own("timeout client", "time-out client"), "unknown keyword 'time-out'"),
         (own("{{ structure | quote }}", "nothing"), "it leaves out 'structure'"),
         (endless, "fuel"),
+        (
+            format!("{{% for a in range(1000) %}}{{{{ 'x' * 100000 }}}}{{% endfor %}}{TEMPLATE}"),
+            "more than 64 MB",
+        ),
     ] {
         let error = stage.driver.check_template(&template).await.unwrap_err();
         assert!(error.is_permanent() && error.to_string().contains(words), "{words}: {error}");
@@ -49,4 +53,24 @@ async fn a_template_of_ones_own_is_used_and_weights_still_change_without_a_reloa
     }
     assert!(apply(50, 50, None).await.unwrap().changed);
     assert_eq!(window(port, 10).await, counts(&[("a", 5), ("b", 5)]));
+}
+
+/// Shows that the limits of a template leave room: ours takes the largest configuration that is promised.
+#[test]
+fn our_template_stays_within_the_limits_of_others() {
+    let gateways: Vec<Frontend> = (0..100)
+        .map(|number| {
+            let routes: Vec<RouteModel> = (0..100)
+                .map(|route| {
+                    let name = format!("r{number}x{route}");
+                    super::route(&name, 1, &[target(&name, 1)])
+                })
+                .collect();
+            gateway(&format!("g{number}"), 10_000 + number, &routes)
+        })
+        .collect();
+    let model = Model::of(&gateways.iter().collect::<Vec<_>>(), Ipv4Addr::LOCALHOST.into(), None);
+    let base = Base { hard_stop_after_seconds: 1, stats_port: None, stats_bind: String::new() };
+    let ours = render::render(&model, &base, None).unwrap();
+    assert_eq!(render::render(&model, &base, Some(TEMPLATE)), Ok(ours));
 }
