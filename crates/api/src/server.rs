@@ -81,6 +81,8 @@ pub fn serve(config: Config) -> Result<Serving, ServeError> {
     });
     let http = http
         .workers(threads)
+        // An event of a stream must not wait until the client has acknowledged the one before it.
+        .tcp_nodelay(true)
         .disable_signals()
         .shutdown_timeout(DRAIN_SECONDS)
         .on_connect(move |connection, _| limit_blocked_writes(connection, write_timeout))

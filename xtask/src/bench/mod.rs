@@ -41,8 +41,12 @@ pub struct Options {
 enum Name {
     /// The log: durable appends per second, against what the disk can do.
     Append,
-    /// Events: posted, found and streamed, against a bare handler, `PostgreSQL` and etcd.
+    /// Ten million events: found, opened, replayed.
+    Queries,
+    /// Events posted, against a bare handler, `PostgreSQL` and etcd.
     Events,
+    /// Until a thousand subscribers have an event.
+    Subscribers,
     /// From a change of weights until a client sees it.
     Weights,
     /// Every kind of change under load: failed requests, and when clients see it, against HAProxy by hand.
@@ -111,11 +115,15 @@ pub fn run(workspace: &Workspace, options: Options) -> Result<()> {
         ]);
         workspace::run(bench.arg(workspace.target()).arg(APPEND_SECONDS))?;
     }
-    if wanted(Name::Events) {
+    if wanted(Name::Queries) {
         events::in_process(workspace)?;
     }
-    let benches: [(Name, Containers, Measuring); 8] = [
+    if wanted(Name::Events) {
+        events::build_bare(workspace)?;
+    }
+    let benches: [(Name, Containers, Measuring); 9] = [
         (Name::Events, Containers::Process, events::measure),
+        (Name::Subscribers, Containers::Process, events::subscribers::measure),
         (Name::Weights, Containers::Process, weights::measure),
         (Name::Throughput, Containers::Process, throughput::measure),
         (Name::Http, Containers::Process, http::measure),

@@ -1,4 +1,4 @@
-//! Events: how fast they are posted, found and streamed, next to a bare handler, `PostgreSQL` and etcd in the same run.
+//! Events: how fast they are found, posted and streamed, next to a bare handler, `PostgreSQL` and etcd in the same run.
 //!
 //! Queries are measured inside of a process by an example of the domain, and `PostgreSQL` with the same events by pgbench on
 //! its own socket; both without HTTP.
@@ -39,7 +39,7 @@ pub(super) struct Peer {
     child: Child,
 }
 
-/// Fills a log, asks it, and prints what that took; builds the bare handler for later.
+/// Fills a log, asks it, and prints what that took.
 pub fn in_process(workspace: &Workspace) -> Result<()> {
     let mut bench = workspace.cargo([
         "run",
@@ -50,7 +50,11 @@ pub fn in_process(workspace: &Workspace) -> Result<()> {
         "query_bench",
         "--",
     ]);
-    workspace::run(bench.arg(workspace.target()).args([EVENTS, QUERIES]))?;
+    workspace::run(bench.arg(workspace.target()).args([EVENTS, QUERIES]))
+}
+
+/// Builds the bare handler.
+pub fn build_bare(workspace: &Workspace) -> Result<()> {
     let bare = ["build", "--release", "--package", "segue-api", "--example", "bare_events"];
     workspace::run(&mut workspace.cargo(bare))
 }
@@ -80,7 +84,6 @@ pub fn measure(bench: &Bench) -> Result<Vec<Measure>> {
     let put = etcd::measure(bench)?;
     progress::say(&format!("etcd: {put:.0} puts/s"));
     measures.push(Measure::at_least("POST /events against etcd", ours / put, "", ETCD_RATIO_MIN));
-    measures.extend(subscribers::measure(bench)?);
     Ok(measures)
 }
 

@@ -2,6 +2,7 @@
 
 use super::{Bench, Measure};
 use crate::bench::quantile;
+use crate::progress;
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll;
@@ -18,7 +19,7 @@ const READ_TIME_MAX: Duration = Duration::from_mins(1);
 const LATENCY_MS_MAX: f64 = 10.0;
 
 /// Posts at a steady rate to subscribers that each note when they had what.
-pub(super) fn measure(bench: &Bench) -> Result<Vec<Measure>> {
+pub(in crate::bench) fn measure(bench: &Bench) -> Result<Vec<Measure>> {
     let address = bench.api().base().trim_start_matches("http://").to_owned();
     let streams = (0..SUBSCRIBERS).map(|_| subscribe(&address, "latency"));
     let streams = streams.collect::<Result<Vec<_>>>()?;
@@ -43,6 +44,8 @@ pub(super) fn measure(bench: &Bench) -> Result<Vec<Measure>> {
         let delays = sent.iter().zip(arrivals).map(|(sent, arrived)| arrived - *sent);
         latencies.extend(delays.map(|delay| delay.as_secs_f64() * 1000.0));
     }
+    let p50 = quantile(&latencies, 0.5).context("nothing was measured")?;
+    progress::say(&format!("half of the events were there after {p50:.2} ms"));
     let p99 = quantile(&latencies, 0.99).context("nothing was measured")?;
     let what = format!("event at {SUBSCRIBERS} subscribers, p99 of {EVENTS}");
     Ok(vec![Measure::at_most(what, p99, "ms", LATENCY_MS_MAX)])
