@@ -5,7 +5,7 @@
 
 use super::Shared;
 use super::chain::Place;
-use super::snapshot::{Fold, Snapshot};
+use super::snapshot::{Fold, Payload, Taken};
 use crate::event::Position;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -18,8 +18,8 @@ const INTERVAL_SHARE: u64 = 16;
 /// Closing takes a snapshot when at least so many records came since the last one.
 const CLOSING_RECORDS_MIN: u64 = 4_096;
 
-/// Where the bytes of a fold come from, and the position that they are of.
-pub(super) type Source = Box<dyn Fn(Position) -> Option<(Position, Vec<u8>)> + Send>;
+/// Where a fold comes from, and the position that it is of.
+pub(super) type Source = Box<dyn Fn(Position) -> Option<(Position, Box<dyn Payload>)> + Send>;
 
 /// What the thread and the log share.
 #[derive(Default)]
@@ -118,7 +118,7 @@ pub(super) fn write_due(shared: &Shared, last: Position, records_min: u64) {
         if position <= kept.newest && records_min > 0 {
             continue;
         }
-        match write(shared, &kept.fold, position, payload) {
+        match write(shared, &kept.fold, position, &*payload) {
             Ok(()) => kept.newest = position,
             Err(reason) => shared.snapshots.notice(format!(
                 "no snapshot of {} at position {position} was written: {reason}; opening the log takes longer",
@@ -128,10 +128,15 @@ pub(super) fn write_due(shared: &Shared, last: Position, records_min: u64) {
     }
 }
 
-fn write(shared: &Shared, fold: &Fold, position: Position, payload: Vec<u8>) -> Result<(), String> {
+fn write(
+    shared: &Shared,
+    fold: &Fold,
+    position: Position,
+    payload: &dyn Payload,
+) -> Result<(), String> {
     let hash = shared.storage.hash_at(position).map_err(|error| error.to_string())?;
     let hash = hash.ok_or_else(|| "its record was dropped".to_owned())?;
     let generation = shared.storage.generation().map_err(|error| error.to_string())?;
-    let snapshot = Snapshot { place: Place { position, hash }, generation, payload };
-    shared.snapshots.write(fold, &snapshot).map_err(|error| error.to_string())
+    let taken = Taken { place: Place { position, hash }, generation };
+    shared.snapshots.write(fold, taken, payload).map_err(|error| error.to_string())
 }

@@ -53,7 +53,7 @@ use index::{Index, Tallied, Tally};
 use keeper::Keeper;
 use recent::Recent;
 use sequencer::{Local, Sequencer};
-use snapshot::{Fold, Snapshot, Snapshots};
+use snapshot::{Fold, Payload, Snapshots, Taken};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -255,6 +255,10 @@ impl Log {
         source: impl Fn(Position) -> Option<(Position, Vec<u8>)> + Send + 'static,
     ) {
         let fold = Fold { name: name.to_owned(), version: version.to_owned() };
+        let source = move |last| {
+            let (position, bytes) = source(last)?;
+            Some((position, Box::new(bytes) as Box<dyn Payload>))
+        };
         self.shared().keeper.keep(fold, newest, Box::new(source));
     }
 
@@ -290,7 +294,7 @@ impl Log {
             let shared = indexed.upgrade()?;
             // A copy is cheap, since its segments are shared; what takes long must not hold the writer up.
             let index = shared.index().clone();
-            Some((index.last(), index.to_bytes()))
+            Some((index.last(), Box::new(index) as Box<dyn Payload>))
         };
         shared.keeper.keep(index_fold(), shared.indexed, Box::new(source));
         owner.writer = Some(writer::start(Arc::clone(&shared), sequencer).map_err(failed)?);
@@ -373,12 +377,12 @@ impl Shared {
         let end = storage.last().map_err(unopened)?.map_or(Position::START, |(last, _)| last);
         storage.check_length(end)?;
         let generation = storage.generation().map_err(unopened)?;
-        let found = snapshots.newest(&index_fold(), |snapshot| {
-            if snapshot.generation != generation {
+        let found = snapshots.newest(&index_fold(), |taken, content| {
+            if taken.generation != generation {
                 return Err("records were dropped since".to_owned());
             }
-            let place = fitting(&storage, &snapshot)?;
-            let index = Index::from_bytes(&snapshot.payload);
+            let place = fitting(&storage, taken)?;
+            let index = Index::read(&mut content.from, content.bytes);
             let index = index.ok_or_else(|| "its bytes are not those of an index".to_owned())?;
             let fits = index.last() == place.position;
             fits.then_some((place, index)).ok_or_else(|| "it ends elsewhere".to_owned())
@@ -459,9 +463,9 @@ impl Shared {
         fold: &Fold,
         read: impl Fn(Position, &[u8]) -> Result<T, String>,
     ) -> Option<T> {
-        self.snapshots.newest(fold, |snapshot| {
-            let place = fitting(&self.storage, &snapshot)?;
-            read(place.position, &snapshot.payload)
+        self.snapshots.newest(fold, |taken, content| {
+            let place = fitting(&self.storage, taken)?;
+            read(place.position, &content.whole()?)
         })
     }
 
@@ -543,12 +547,11 @@ fn again<T>(ask: impl Fn() -> Result<T, ReadError>) -> Result<T, ReadError> {
 
 /// The snapshots of the index. Another version of it, or another release, builds its own.
 fn index_fold() -> Fold {
-    Fold { name: "index".to_owned(), version: format!("2-{}", env!("CARGO_PKG_VERSION")) }
+    Fold { name: "index".to_owned(), version: format!("3-{}", env!("CARGO_PKG_VERSION")) }
 }
 
-/// Where `snapshot` was taken, when the log still has the same hash there.
-fn fitting(storage: &Storage, snapshot: &Snapshot) -> Result<Place, String> {
-    let place = snapshot.place;
+/// Where a snapshot was taken, when the log still has the same hash there.
+fn fitting(storage: &Storage, Taken { place, .. }: Taken) -> Result<Place, String> {
     match storage.hash_at(place.position) {
         Ok(Some(hash)) if hash == place.hash => Ok(place),
         Ok(Some(_)) => Err("it is of another log".to_owned()),

@@ -4,6 +4,9 @@
 //! of another version or of another log is dropped with a notice, and its fold starts earlier. Nothing is ever read
 //! from a snapshot that could not be read from the log. This module knows files, not what is in a fold.
 //!
+//! A snapshot may be large, so it is never in memory as bytes. Its checksum is verified by another thread while it is read,
+//! and what was read counts only when both are done.
+//!
 //! ```text
 //! snapshots/NAME-POSITION.snapshot
 //!     8 bytes  "SEGUESNP"
@@ -16,7 +19,7 @@ use super::chain::{ChainHash, HASH_BYTES, Place};
 use crate::event::Position;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -24,6 +27,8 @@ use std::sync::{Mutex, PoisonError};
 const KEPT: usize = 2;
 const MAGIC: &[u8; 8] = b"SEGUESNP";
 const EXTENSION: &str = "snapshot";
+/// How much of a snapshot is read at once; a header is smaller.
+const BUFFER_BYTES: usize = 256 << 10;
 /// What is being written.
 const UNFINISHED: &str = "unfinished";
 /// How many notices are kept: what comes after that many is the same again.
@@ -36,13 +41,31 @@ pub(super) struct Fold {
     pub version: String,
 }
 
-/// A fold as it was at a place of the log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Snapshot {
+/// What of the log a snapshot is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Taken {
     pub place: Place,
     /// How often retention had dropped records.
     pub generation: u64,
-    pub payload: Vec<u8>,
+}
+
+/// A fold that is written.
+pub(super) trait Payload {
+    /// Writes it; always the same bytes.
+    fn write(&self, to: &mut dyn Write) -> io::Result<()>;
+}
+
+impl Payload for Vec<u8> {
+    fn write(&self, to: &mut dyn Write) -> io::Result<()> {
+        to.write_all(self)
+    }
+}
+
+/// A fold that is read. Its bytes may be damaged: that is told only later.
+pub(super) struct Content {
+    pub from: BufReader<io::Take<File>>,
+    /// How many bytes there are.
+    pub bytes: usize,
 }
 
 /// The snapshots of one log; without a directory there are none.
@@ -70,15 +93,15 @@ impl Snapshots {
         Self { directory: Some(directory.join("snapshots")), notices: Mutex::default() }
     }
 
-    /// The newest snapshot of `fold` that `accept` takes; those that are newer and no good are removed, with a notice.
+    /// What `accept` makes of the newest snapshot of `fold` that it takes; those that are newer and no good are removed,
+    /// with a notice.
     pub fn newest<T>(
         &self,
         fold: &Fold,
-        accept: impl Fn(Snapshot) -> Result<T, String>,
+        accept: impl Fn(Taken, &mut Content) -> Result<T, String>,
     ) -> Option<T> {
         for path in self.files(&fold.name) {
-            let taken = fs::read(&path).map_err(|error| error.to_string());
-            match taken.and_then(|bytes| decode(fold, bytes)).and_then(&accept) {
+            match read(&path, fold, &accept) {
                 Ok(taken) => return Some(taken),
                 Err(reason) => {
                     self.notice(format!(
@@ -94,15 +117,15 @@ impl Snapshots {
     }
 
     /// Writes a snapshot, durable and whole or not at all, and removes those that are too old.
-    pub fn write(&self, fold: &Fold, snapshot: &Snapshot) -> io::Result<()> {
+    pub fn write(&self, fold: &Fold, taken: Taken, payload: &dyn Payload) -> io::Result<()> {
         let Some(directory) = &self.directory else { return Ok(()) };
         fs::create_dir_all(directory)?;
         remove_unfinished(directory)?;
-        let position = snapshot.place.position;
+        let position = taken.place.position;
         let path = directory.join(format!("{}-{position:020}.{EXTENSION}", fold.name));
         let unfinished = path.with_extension(UNFINISHED);
         let mut file = Hashing { file: File::create(&unfinished)?, hasher: blake3::Hasher::new() };
-        encode(&mut file, fold, snapshot)?;
+        encode(&mut file, fold, taken, payload)?;
         file.file.sync_all()?;
         fs::rename(&unfinished, &path)?;
         File::open(directory)?.sync_all()?;
@@ -162,31 +185,67 @@ fn remove_unfinished(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn encode(file: &mut Hashing, fold: &Fold, snapshot: &Snapshot) -> io::Result<()> {
+fn encode(file: &mut Hashing, fold: &Fold, taken: Taken, payload: &dyn Payload) -> io::Result<()> {
+    let mut length = Length(0);
+    payload.write(&mut length)?;
     let header = HeaderV1 {
         format: 1,
         name: &fold.name,
         version: &fold.version,
-        position: snapshot.place.position.0,
-        hash: snapshot.place.hash.0,
-        generation: snapshot.generation,
-        payload_bytes: snapshot.payload.len() as u64,
+        position: taken.place.position.0,
+        hash: taken.place.hash.0,
+        generation: taken.generation,
+        payload_bytes: length.0,
     };
     file.write_all(MAGIC)?;
     file.write_all(&postcard::to_stdvec(&header).map_err(io::Error::other)?)?;
-    file.write_all(&snapshot.payload)?;
+    payload.write(file)?;
     let checksum = file.hasher.finalize();
     file.file.write_all(checksum.as_bytes())
 }
 
-fn decode(fold: &Fold, mut bytes: Vec<u8>) -> Result<Snapshot, String> {
-    let (content, checksum) =
-        bytes.split_last_chunk::<HASH_BYTES>().ok_or_else(|| "it is cut off".to_owned())?;
-    if blake3::hash(content) != *checksum {
-        return Err("its checksum does not match".to_owned());
+/// What `accept` makes of the snapshot in `path`, if that is one of `fold` and sound.
+fn read<T>(
+    path: &Path,
+    fold: &Fold,
+    accept: impl Fn(Taken, &mut Content) -> Result<T, String>,
+) -> Result<T, String> {
+    let unread = |error: io::Error| error.to_string();
+    let (file, verified) = (File::open(path).map_err(unread)?, File::open(path).map_err(unread)?);
+    let length = file.metadata().map_err(unread)?.len();
+    let length = length.checked_sub(HASH_BYTES as u64).ok_or_else(|| "it is cut off".to_owned())?;
+    std::thread::scope(|scope| {
+        let verified = scope.spawn(move || verify(verified, length));
+        let taken =
+            open(file, length, fold).and_then(|(taken, mut content)| accept(taken, &mut content));
+        // Of what is damaged nothing else is worth telling.
+        verified.join().map_err(|_| "its checksum was not made".to_owned())??;
+        taken
+    })
+}
+
+/// Whether the first `length` bytes of `file` have the checksum that follows them.
+fn verify(file: File, length: u64) -> Result<(), String> {
+    let unread = |error: io::Error| error.to_string();
+    let mut hasher = blake3::Hasher::new();
+    let mut content = file.take(length);
+    hasher.update_reader(&mut content).map_err(unread)?;
+    let mut checksum = [0; HASH_BYTES];
+    content.into_inner().read_exact(&mut checksum).map_err(unread)?;
+    if hasher.finalize() == checksum {
+        Ok(())
+    } else {
+        Err("its checksum does not match".to_owned())
     }
-    let rest = content.strip_prefix(MAGIC).ok_or_else(|| "it is no snapshot".to_owned())?;
-    let (header, payload) = postcard::take_from_bytes::<HeaderV1>(rest)
+}
+
+/// Reads the first `length` bytes of `file` up to where the payload begins.
+fn open(file: File, length: u64, fold: &Fold) -> Result<(Taken, Content), String> {
+    let mut from = BufReader::with_capacity(BUFFER_BYTES, file.take(length));
+    let unread = |error: io::Error| error.to_string();
+    let begin = from.fill_buf().map_err(unread)?;
+    let rest = begin.strip_prefix(MAGIC).ok_or_else(|| "it is no snapshot".to_owned())?;
+    let (header, rest) = postcard::take_from_bytes::<HeaderV1>(rest)
         .map_err(|error| format!("its header: {error}"))?;
     if (header.format, header.name, header.version) != (1, &*fold.name, &*fold.version) {
         return Err(format!(
@@ -194,17 +253,38 @@ fn decode(fold: &Fold, mut bytes: Vec<u8>) -> Result<Snapshot, String> {
             header.name, header.version, fold.name, fold.version
         ));
     }
-    if header.payload_bytes != payload.len() as u64 {
+    let read = begin.len() - rest.len();
+    if length.checked_sub(read as u64) != Some(header.payload_bytes) {
         return Err("its length does not match".to_owned());
     }
+    let bytes = usize::try_from(header.payload_bytes).map_err(|error| error.to_string())?;
     let place = Place { position: Position(header.position), hash: ChainHash(header.hash) };
-    let generation = header.generation;
-    // What is read is large; the payload stays where it is.
-    let end = content.len();
-    let begin = end - payload.len();
-    bytes.truncate(end);
-    bytes.drain(..begin);
-    Ok(Snapshot { place, generation, payload: bytes })
+    let taken = Taken { place, generation: header.generation };
+    from.consume(read);
+    Ok((taken, Content { from, bytes }))
+}
+
+impl Content {
+    /// All of it.
+    pub fn whole(&mut self) -> Result<Vec<u8>, String> {
+        let mut bytes = Vec::new();
+        self.from.read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+        Ok(bytes)
+    }
+}
+
+/// Counts what is written.
+struct Length(u64);
+
+impl Write for Length {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// A file and the hash of what was written to it.
@@ -233,9 +313,17 @@ mod tests {
         Fold { name: "state".into(), version: version.into() }
     }
 
-    fn snapshot(position: u64) -> Snapshot {
+    fn taken(position: u64) -> Taken {
         let place = Place { position: Position(position), hash: ChainHash([3; HASH_BYTES]) };
-        Snapshot { place, generation: 2, payload: b"payload".to_vec() }
+        Taken { place, generation: 2 }
+    }
+
+    fn write(snapshots: &Snapshots, fold: &Fold, position: u64) {
+        snapshots.write(fold, taken(position), &b"payload".to_vec()).unwrap();
+    }
+
+    fn all(taken: Taken, content: &mut Content) -> Result<(Taken, Vec<u8>), String> {
+        Ok((taken, content.whole()?))
     }
 
     #[test]
@@ -243,18 +331,23 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let snapshots = Snapshots::of(directory.path());
         for position in [7, 900, 88] {
-            snapshots.write(&fold("1"), &snapshot(position)).unwrap();
+            write(&snapshots, &fold("1"), position);
         }
-        snapshots.write(&Fold { name: "index".into(), ..fold("1") }, &snapshot(12)).unwrap();
+        write(&snapshots, &Fold { name: "index".into(), ..fold("1") }, 12);
         assert_eq!(snapshots.positions(), [900, 88, 12].map(Position));
-        assert_eq!(snapshots.newest(&fold("1"), Ok), Some(snapshot(900)));
+        let expected = |position| Some((taken(position), b"payload".to_vec()));
+        assert_eq!(snapshots.newest(&fold("1"), all), expected(900));
         assert_eq!(snapshots.take_notices(), [""; 0]);
-        let refuse = |found: Snapshot| {
-            if found.place.position.0 > 100 { Err("it is strange".to_owned()) } else { Ok(found) }
+        let refuse = |taken: Taken, content: &mut Content| {
+            if taken.place.position.0 > 100 {
+                Err("it is strange".into())
+            } else {
+                all(taken, content)
+            }
         };
-        assert_eq!(snapshots.newest(&fold("1"), refuse), Some(snapshot(88)));
+        assert_eq!(snapshots.newest(&fold("1"), refuse), expected(88));
         assert!(snapshots.take_notices()[0].contains("dropped: it is strange"));
-        assert_eq!(snapshots.newest(&fold("2"), Ok), None, "another version is none");
+        assert_eq!(snapshots.newest(&fold("2"), all), None, "another version is none");
         assert!(snapshots.take_notices()[0].contains("in version 1, state in version 2"));
         assert_eq!(snapshots.positions(), [Position(12)]);
     }
@@ -263,10 +356,10 @@ mod tests {
     fn what_a_killed_service_left_unfinished_goes() {
         let directory = tempfile::tempdir().unwrap();
         let snapshots = Snapshots::of(directory.path());
-        snapshots.write(&fold("1"), &snapshot(4)).unwrap();
+        write(&snapshots, &fold("1"), 4);
         let inside = directory.path().join("snapshots");
         fs::write(inside.join("state-7.unfinished"), "half").unwrap();
-        snapshots.write(&fold("1"), &snapshot(5)).unwrap();
+        write(&snapshots, &fold("1"), 5);
         let files = fs::read_dir(inside).unwrap();
         let names: Vec<_> = files.map(|file| file.unwrap().file_name()).collect();
         assert_eq!(names.len(), 2, "{names:?}");
@@ -276,15 +369,19 @@ mod tests {
     fn every_flipped_bit_and_every_cut_is_noticed() {
         let directory = tempfile::tempdir().unwrap();
         let snapshots = Snapshots::of(directory.path());
-        snapshots.write(&fold("1"), &snapshot(5)).unwrap();
+        write(&snapshots, &fold("1"), 5);
         let path = snapshots.files("state").remove(0);
-        let bytes = fs::read(path).unwrap();
-        assert!(decode(&fold("1"), bytes.clone()).is_ok());
+        let bytes = fs::read(&path).unwrap();
+        let is_sound = |bytes: &[u8]| {
+            fs::write(&path, bytes).unwrap();
+            read(&path, &fold("1"), all).is_ok()
+        };
+        assert!(is_sound(&bytes));
         for place in 0..bytes.len() {
             let mut changed = bytes.clone();
             changed[place] ^= 1 << (place % 8);
-            assert!(decode(&fold("1"), changed).is_err(), "{place}");
-            assert!(decode(&fold("1"), bytes[..place].to_vec()).is_err(), "{place}");
+            assert!(!is_sound(&changed), "{place}");
+            assert!(!is_sound(&bytes[..place]), "{place}");
         }
     }
 }

@@ -1,22 +1,38 @@
 //! How the index is written down: little-endian numbers and lists with their length, nothing else.
 //!
-//! Lists are copied as they lie in memory, so that reading them back costs little more than a copy.
+//! Both ways it goes through a small buffer: an index is large, and there should be only one of it in memory.
 
-/// What is read is not what was written. It is caught by the checksum first; a bug is what is left.
+use std::io::{self, BufRead, BufWriter, Read, Write};
+
+/// How many bytes of a list are made at once.
+const BUFFER_BYTES: usize = 64 << 10;
+
+/// What is read is not what was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Malformed;
 
-/// Collects bytes.
-#[derive(Debug, Default)]
-pub(super) struct Writer(Vec<u8>);
+/// Passes bytes on.
+pub(super) struct Writer<'a> {
+    to: BufWriter<&'a mut dyn Write>,
+    /// After the first error nothing is written.
+    error: Option<io::Error>,
+}
 
-/// Hands bytes out.
-#[derive(Debug)]
-pub(super) struct Reader<'a>(&'a [u8]);
+/// Hands bytes out. They may be damaged, so that nothing they say is relied on, their length neither.
+pub(super) struct Reader<'a> {
+    from: &'a mut dyn BufRead,
+    left: usize,
+}
 
-impl Writer {
+impl<'a> Writer<'a> {
+    pub fn new(to: &'a mut dyn Write) -> Self {
+        Self { to: BufWriter::with_capacity(BUFFER_BYTES, to), error: None }
+    }
+
     pub fn bytes(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(bytes);
+        if self.error.is_none() {
+            self.error = self.to.write_all(bytes).err();
+        }
     }
 
     pub fn number(&mut self, number: u64) {
@@ -34,29 +50,38 @@ impl Writer {
 
     pub fn list<const BYTES: usize, T: Copy>(&mut self, list: &[T], bytes: fn(T) -> [u8; BYTES]) {
         self.count(list.len());
-        self.0.extend(list.iter().flat_map(|item| bytes(*item)));
+        let mut buffer = Vec::new();
+        for items in list.chunks(BUFFER_BYTES / BYTES) {
+            buffer.clear();
+            buffer.extend(items.iter().flat_map(|item| bytes(*item)));
+            self.bytes(&buffer);
+        }
     }
 
-    pub fn finish(self) -> Vec<u8> {
-        self.0
+    /// Whether everything was written.
+    pub fn finish(mut self) -> io::Result<()> {
+        self.error.map_or_else(|| self.to.flush(), Err)
     }
 }
 
 impl<'a> Reader<'a> {
-    pub fn new(bytes: &'a [u8]) -> Self {
-        Self(bytes)
+    /// Reads `left` bytes.
+    pub fn new(from: &'a mut dyn BufRead, left: usize) -> Self {
+        Self { from, left }
     }
 
-    pub fn bytes(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
-        let (bytes, rest) = self.0.split_at_checked(count).ok_or(Malformed)?;
-        self.0 = rest;
-        Ok(bytes)
+    pub fn bytes(&mut self, count: usize) -> Result<Vec<u8>, Malformed> {
+        self.left = self.left.checked_sub(count).ok_or(Malformed)?;
+        let mut bytes = Vec::with_capacity(count);
+        let read = self.from.take(count as u64).read_to_end(&mut bytes);
+        if read.is_ok_and(|read| read == count) { Ok(bytes) } else { Err(Malformed) }
     }
 
     pub fn array<const BYTES: usize>(&mut self) -> Result<[u8; BYTES], Malformed> {
-        let (bytes, rest) = self.0.split_first_chunk().ok_or(Malformed)?;
-        self.0 = rest;
-        Ok(*bytes)
+        self.left = self.left.checked_sub(BYTES).ok_or(Malformed)?;
+        let mut array = [0; BYTES];
+        self.from.read_exact(&mut array).map_err(|_| Malformed)?;
+        Ok(array)
     }
 
     pub fn number(&mut self) -> Result<u64, Malformed> {
@@ -67,12 +92,12 @@ impl<'a> Reader<'a> {
     pub fn count(&mut self) -> Result<usize, Malformed> {
         const FEW: usize = 1 << 20;
         let count = usize::try_from(self.number()?).map_err(|_| Malformed)?;
-        if count <= self.0.len().max(FEW) { Ok(count) } else { Err(Malformed) }
+        if count <= self.left.max(FEW) { Ok(count) } else { Err(Malformed) }
     }
 
-    pub fn text(&mut self) -> Result<&'a str, Malformed> {
+    pub fn text(&mut self) -> Result<String, Malformed> {
         let count = self.count()?;
-        std::str::from_utf8(self.bytes(count)?).map_err(|_| Malformed)
+        String::from_utf8(self.bytes(count)?).map_err(|_| Malformed)
     }
 
     pub fn list<const BYTES: usize, T>(
@@ -80,13 +105,25 @@ impl<'a> Reader<'a> {
         item: fn([u8; BYTES]) -> T,
     ) -> Result<Vec<T>, Malformed> {
         let count = self.count()?;
-        let bytes = self.bytes(count.checked_mul(BYTES).ok_or(Malformed)?)?;
-        let (items, _) = bytes.as_chunks::<BYTES>();
-        Ok(items.iter().map(|bytes| item(*bytes)).collect())
+        let bytes = count.checked_mul(BYTES).filter(|bytes| *bytes <= self.left);
+        let mut list = Vec::with_capacity(bytes.ok_or(Malformed)? / BYTES);
+        while list.len() < count {
+            let (items, _) = self.from.fill_buf().map_err(|_| Malformed)?.as_chunks::<BYTES>();
+            let items = &items[..items.len().min(count - list.len())];
+            let taken = items.len() * BYTES;
+            list.extend(items.iter().map(|bytes| item(*bytes)));
+            self.from.consume(taken);
+            self.left -= taken;
+            // An item that lies across the end of the buffer.
+            if taken == 0 {
+                list.push(item(self.array()?));
+            }
+        }
+        Ok(list)
     }
 
     /// Whether everything was read.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.left == 0
     }
 }

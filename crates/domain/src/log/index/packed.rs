@@ -80,7 +80,7 @@ impl Packed {
         low
     }
 
-    pub fn write(&self, writer: &mut Writer) {
+    pub fn write(&self, writer: &mut Writer<'_>) {
         writer.count(self.len);
         for chunk in &self.chunks {
             writer.bytes(&chunk.least.to_le_bytes());
@@ -107,7 +107,7 @@ impl Packed {
             start += usize::from(width) * (len - chunk * CHUNK).min(CHUNK);
         }
         let bytes = reader.count()?;
-        let bytes = reader.bytes(bytes)?.to_vec();
+        let bytes = reader.bytes(bytes)?;
         if bytes.len() == start { Ok(Self { len, chunks, bytes }) } else { Err(Malformed) }
     }
 }
@@ -134,10 +134,11 @@ mod tests {
             let packed = Packed::new(&numbers);
             let unpacked: Vec<_> = (0..packed.len()).map(|index| packed.get(index)).collect();
             prop_assert_eq!(&unpacked, &numbers);
-            let mut writer = Writer::default();
+            let mut bytes = Vec::new();
+            let mut writer = Writer::new(&mut bytes);
             packed.write(&mut writer);
-            let bytes = writer.finish();
-            prop_assert_eq!(Packed::read(&mut Reader::new(&bytes)).unwrap(), packed);
+            writer.finish().unwrap();
+            prop_assert_eq!(Packed::read(&mut Reader::new(&mut &bytes[..], bytes.len())).unwrap(), packed);
         }
     }
 

@@ -89,7 +89,7 @@ impl Postings {
         self.entries.iter().map(|entry| entry.id)
     }
 
-    pub fn write(&self, writer: &mut Writer) {
+    pub fn write(&self, writer: &mut Writer<'_>) {
         writer.count(self.len);
         let numbers: Vec<u32> =
             self.entries.iter().flat_map(|entry| [entry.id, entry.count, entry.start]).collect();
@@ -98,8 +98,11 @@ impl Postings {
         writer.list(&self.words, u64::to_le_bytes);
     }
 
-    pub fn read(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
-        let len = reader.count()?;
+    /// What was written for a segment of `len` records.
+    pub fn read(reader: &mut Reader<'_>, len: usize) -> Result<Self, Malformed> {
+        if reader.count()? != len {
+            return Err(Malformed);
+        }
         let numbers = reader.list(u32::from_le_bytes)?;
         let (ranks, words) = (reader.list(u16::from_le_bytes)?, reader.list(u64::from_le_bytes)?);
         let (numbers, _) = numbers.as_chunks::<3>();

@@ -1,22 +1,24 @@
 //! The index as bytes: a cache of the fold, so that a start does not have to read the whole log.
 //!
-//! One byte of version, then the content, then the CRC-32C of all before. Whatever does not fit exactly is refused; the
-//! index is then made from the log. The bytes are no truth, so their format may change with the version.
+//! One byte of version, then the content. Whatever does not fit exactly is refused; the index is then made from the log.
+//! The bytes are no truth, so their format may change with the version. That they are those which were written is checked
+//! by the snapshot that they are in, possibly after they were read.
 
 use super::bytes::{Malformed, Reader, Writer};
 use super::segment::Segment;
 use super::{Index, Names, Tail};
+use crate::log::snapshot::Payload;
 use std::collections::HashMap;
+use std::io::{self, BufRead, Write};
 use std::sync::Arc;
 
 /// The format that is written, and the only one that is read.
-const VERSION: u8 = 1;
-const CHECKSUM_BYTES: usize = 4;
+const VERSION: u8 = 2;
 
-impl Index {
+impl Payload for Index {
     /// Everything, up to [`Index::last`].
-    pub fn to_bytes(&self) -> Vec<u8> {
-        let mut writer = Writer::default();
+    fn write(&self, to: &mut dyn Write) -> io::Result<()> {
+        let mut writer = Writer::new(to);
         writer.bytes(&[VERSION]);
         writer.number(self.last);
         let Names { tags, kinds, fields } = &self.names;
@@ -42,21 +44,14 @@ impl Index {
         for segment in self.segments.iter() {
             segment.write(&mut writer);
         }
-        let mut bytes = writer.finish();
-        let checksum = crc32c::crc32c(&bytes);
-        bytes.extend_from_slice(&checksum.to_le_bytes());
-        bytes
+        writer.finish()
     }
+}
 
-    /// What [`Index::to_bytes`] wrote; `None` when these bytes are not what this release wrote.
-    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let (content, checksum) =
-            bytes.split_at_checked(bytes.len().checked_sub(CHECKSUM_BYTES)?)?;
-        let checksum = u32::from_le_bytes(checksum.try_into().ok()?);
-        if crc32c::crc32c(content) != checksum {
-            return None;
-        }
-        read(&mut Reader::new(content)).ok()
+impl Index {
+    /// What was written, in `bytes` bytes; `None` when these are not what this release writes.
+    pub fn read(from: &mut dyn BufRead, bytes: usize) -> Option<Self> {
+        read(&mut Reader::new(from, bytes)).ok()
     }
 }
 
@@ -93,7 +88,7 @@ fn read(reader: &mut Reader<'_>) -> Result<Index, Malformed> {
 fn names(reader: &mut Reader<'_>) -> Result<HashMap<Box<str>, u32>, Malformed> {
     let mut names = HashMap::new();
     for _ in 0..reader.count()? {
-        let name = reader.text()?.into();
+        let name = reader.text()?.into_boxed_str();
         names.insert(name, u32::try_from(reader.number()?).map_err(|_| Malformed)?);
     }
     Ok(names)

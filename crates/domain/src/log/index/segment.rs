@@ -224,7 +224,7 @@ impl Segment {
         self.left.as_ref().is_some_and(|left| left.count == 0)
     }
 
-    pub fn write(&self, writer: &mut Writer) {
+    pub fn write(&self, writer: &mut Writer<'_>) {
         writer.number(self.first);
         self.timestamps.write(writer);
         writer.list(self.offsets.as_deref().unwrap_or_default(), u16::to_le_bytes);
@@ -249,8 +249,11 @@ impl Segment {
         let first = reader.number()?;
         let timestamps = Packed::read(reader)?;
         let len = timestamps.len();
+        if !(1..=RECORDS_MAX).contains(&len) {
+            return Err(Malformed);
+        }
         let offsets = Some(reader.list(u16::from_le_bytes)?).filter(|offsets| !offsets.is_empty());
-        let (tags, fields) = (Postings::read(reader)?, Postings::read(reader)?);
+        let (tags, fields) = (Postings::read(reader, len)?, Postings::read(reader, len)?);
         let mut columns = Vec::new();
         for id in fields.ids() {
             let numbers = match reader.array()? {
@@ -261,8 +264,7 @@ impl Segment {
             columns.push(Column::new(numbers, fields.find(id).map(|(_, set)| set)));
         }
         let words: Vec<u64> = reader.list(u64::from_le_bytes)?;
-        let fits = (1..=RECORDS_MAX).contains(&len)
-            && offsets.as_ref().is_none_or(|offsets| offsets.len() == len)
+        let fits = offsets.as_ref().is_none_or(|offsets| offsets.len() == len)
             && (words.is_empty() || words.len() == len.div_ceil(64));
         if !fits {
             return Err(Malformed);

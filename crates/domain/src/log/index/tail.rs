@@ -32,7 +32,7 @@ impl Tail {
     /// Whether a record at `position` has no place here any more.
     pub fn is_full(&self, position: u64) -> bool {
         let first = self.rows.first().map_or(position, |row| row.key.1);
-        self.rows.len() >= RECORDS_MAX || position - first > SPAN_MAX
+        self.rows.len() >= RECORDS_MAX || position.wrapping_sub(first) > SPAN_MAX
     }
 
     /// Adds a record with its tags and type, and the numbers of its fields.
