@@ -140,7 +140,12 @@ impl Encoded {
             value_bytes: length(&value)?,
             fact_bytes: fact.as_deref().map(length).transpose()?,
         };
-        let mut prefix = vec![0; PREFIX_BYTES];
+        // Room for all of it: names and tags, and the numbers around them.
+        let texts = [header.actor, header.correlation, header.kind];
+        let texts = texts.iter().chain(&header.tags).map(|text| text.len() + 1).sum::<usize>();
+        let room = PREFIX_BYTES + 64 + texts + value.len() + fact.as_ref().map_or(0, Vec::len);
+        let mut prefix = Vec::with_capacity(room);
+        prefix.resize(PREFIX_BYTES, 0);
         prefix[0] = RECORD_FORMAT;
         let mut bytes =
             postcard::to_extend(&header, prefix).map_err(|error| format!("its header: {error}"))?;

@@ -93,7 +93,7 @@ pub(super) struct Entry {
     pub encoded: Vec<Encoded>,
     pub receipt: Option<Receipt>,
     pub done: oneshot::Sender<Outcome>,
-    bytes: usize,
+    pub bytes: usize,
 }
 
 struct State {

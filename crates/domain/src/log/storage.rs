@@ -83,6 +83,15 @@ pub(super) enum Format {
 #[derive(Default)]
 pub(super) struct Batch(WriteBatch);
 
+impl Batch {
+    /// One with room for so many records with so many bytes in all.
+    pub fn with_room(records: usize, bytes: usize) -> Self {
+        /// Key, column family and lengths of one record.
+        const AROUND: usize = 16;
+        Self(WriteBatch::with_capacity_bytes(records * AROUND + bytes))
+    }
+}
+
 impl Storage {
     /// Opens the store in `directory`, which is created when it is missing.
     pub fn open(directory: &Path) -> Result<Self, OpenError> {

@@ -48,8 +48,10 @@ fn commit(
     entries: Vec<Entry>,
     mut hash: ChainHash,
 ) -> ChainHash {
-    let mut batch = Batch::default();
-    let (mut written, mut waiting) = (Vec::new(), Vec::with_capacity(entries.len()));
+    let records = entries.iter().map(|entry| entry.records.len()).sum();
+    let mut batch = Batch::with_room(records, entries.iter().map(|entry| entry.bytes).sum());
+    let (mut written, mut waiting) =
+        (Vec::with_capacity(records), Vec::with_capacity(entries.len()));
     for entry in entries {
         for (record, encoded) in entry.records.into_iter().zip(entry.encoded) {
             let value;

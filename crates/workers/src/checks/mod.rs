@@ -22,8 +22,11 @@ use time::OffsetDateTime;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
-/// How many checks are under way at a time; more wait.
-const PROBES_MAX: usize = 100;
+/// How many checks of one deployment are under way at a time; more wait, so that a deployment whose instances hang
+/// holds up no other.
+const PROBES_MAX: usize = 32;
+/// How many checks are under way at a time in all.
+const ALL_PROBES_MAX: usize = 1_024;
 /// Checks are not repeated faster than this, whatever they ask for.
 const INTERVAL_MIN: Duration = Duration::from_secs(1);
 
@@ -55,7 +58,7 @@ enum Protocol {
 /// Keeps one task for each check. It holds nothing that the state does not say.
 pub struct ChecksWorker {
     results: Arc<Results>,
-    permits: Arc<Semaphore>,
+    places: Places,
     running: BTreeMap<Check, JoinHandle<()>>,
     /// The state that the checks are those of.
     seen: Option<State>,
@@ -64,8 +67,39 @@ pub struct ChecksWorker {
 impl ChecksWorker {
     /// A worker that writes down what it finds in `results`.
     pub fn new(results: Arc<Results>) -> Self {
-        let permits = Arc::new(Semaphore::new(PROBES_MAX));
-        Self { results, permits, running: BTreeMap::new(), seen: None }
+        Self { results, places: Places::default(), running: BTreeMap::new(), seen: None }
+    }
+}
+
+/// Where checks wait until they may ask.
+struct Places {
+    of_deployments: BTreeMap<String, Arc<Semaphore>>,
+    of_all: Arc<Semaphore>,
+}
+
+/// Where the checks of one deployment wait: for their own turn, then for that among all.
+#[derive(Clone)]
+struct Place {
+    own: Arc<Semaphore>,
+    of_all: Arc<Semaphore>,
+}
+
+impl Default for Places {
+    fn default() -> Self {
+        Self { of_deployments: BTreeMap::new(), of_all: Arc::new(Semaphore::new(ALL_PROBES_MAX)) }
+    }
+}
+
+impl Places {
+    fn of(&mut self, deployment: &str) -> Place {
+        let semaphore = || Arc::new(Semaphore::new(PROBES_MAX));
+        let own = self.of_deployments.entry(deployment.to_owned()).or_insert_with(semaphore);
+        Place { own: Arc::clone(own), of_all: Arc::clone(&self.of_all) }
+    }
+
+    /// Forgets deployments that are gone.
+    fn keep(&mut self, is_there: impl Fn(&str) -> bool) {
+        self.of_deployments.retain(|deployment, _| is_there(deployment));
     }
 }
 
@@ -95,11 +129,12 @@ impl Worker for ChecksWorker {
             stays
         });
         self.results.expect(&wanted);
+        self.places.keep(|deployment| state.deployment(deployment).is_some());
         for check in wanted {
-            let (results, permits) = (Arc::clone(&self.results), Arc::clone(&self.permits));
+            let (results, place) = (Arc::clone(&self.results), self.places.of(&check.deployment));
             self.running
                 .entry(check)
-                .or_insert_with_key(|check| tokio::spawn(repeat(check.clone(), results, permits)));
+                .or_insert_with_key(|check| tokio::spawn(repeat(check.clone(), results, place)));
         }
         self.seen = Some(state.clone());
         Ok(Turn::default())
@@ -151,12 +186,13 @@ impl Check {
 }
 
 /// Goes on until the task is aborted.
-async fn repeat(check: Check, results: Arc<Results>, permits: Arc<Semaphore>) {
+async fn repeat(check: Check, results: Arc<Results>, place: Place) {
     tokio::time::sleep(check.initial_delay).await;
     loop {
         let found = {
-            // The semaphore is never closed.
-            let _permit = permits.acquire().await;
+            // The semaphores are never closed.
+            let _own = place.own.acquire().await;
+            let _of_all = place.of_all.acquire().await;
             probe::probe(&check).await
         };
         results.note(&check, found);

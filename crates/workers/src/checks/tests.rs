@@ -15,6 +15,16 @@ fn instance(port: u16) -> Instance {
 }
 
 fn check(port: u16, path: &str, protocol: &str, failures: u32) -> Check {
+    check_of("shop", &instance(port), path, protocol, failures)
+}
+
+fn check_of(
+    deployment: &str,
+    instance: &Instance,
+    path: &str,
+    protocol: &str,
+    failures: u32,
+) -> Check {
     let check = HealthCheck {
         path: path.to_owned(),
         port: "http".to_owned(),
@@ -24,7 +34,7 @@ fn check(port: u16, path: &str, protocol: &str, failures: u32) -> Check {
         failures,
         protocol: protocol.to_owned(),
     };
-    Check::of("shop", &instance(port), &check).unwrap()
+    Check::of(deployment, instance, &check).unwrap()
 }
 
 /// Answers every request for `/good` with 200, and others with 500.
@@ -102,11 +112,36 @@ async fn checks_go_on_until_nobody_wants_them() {
     let good = check(port, "/good", "HTTP", 1);
     results.expect(std::slice::from_ref(&good));
     let mut changes = results.changes().subscribe();
-    let task = tokio::spawn(repeat(good, Arc::clone(&results), Arc::new(Semaphore::new(1))));
+    let task = tokio::spawn(repeat(good, Arc::clone(&results), Places::default().of("shop")));
     changes.changed().await.unwrap();
     assert_eq!(results.obstacle("one", 1), None);
     task.abort();
     let mut worker = ChecksWorker::new(Arc::clone(&results));
     worker.turn(&State::default(), OffsetDateTime::UNIX_EPOCH).await.unwrap();
     assert!(results.obstacle("one", 1).is_some());
+}
+
+/// More instances hang than may be asked at a time; the time limit of those never ends while the test lasts.
+#[tokio::test]
+async fn a_deployment_whose_instances_hang_holds_up_no_other() {
+    let hanging = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let silent = hanging.local_addr().unwrap().port();
+    let (results, mut places) = (Arc::new(Results::default()), Places::default());
+    let mut tasks = tokio::task::JoinSet::new();
+    for number in 0..=ALL_PROBES_MAX {
+        let instance = Instance { name: format!("hangs{number}"), ..instance(silent) };
+        let mut check = check_of("hangs", &instance, "/", "HTTP", 1);
+        check.timeout = Duration::from_hours(1);
+        tasks.spawn(repeat(check, Arc::clone(&results), places.of("hangs")));
+    }
+    let own = places.of("hangs").own;
+    while own.available_permits() > 0 {
+        tokio::task::yield_now().await;
+    }
+    let good = check(service().await, "/good", "HTTP", 1);
+    results.expect(std::slice::from_ref(&good));
+    let mut changes = results.changes().subscribe();
+    tasks.spawn(repeat(good, Arc::clone(&results), places.of("shop")));
+    tokio::time::timeout(Duration::from_mins(1), changes.changed()).await.unwrap().unwrap();
+    assert_eq!(results.obstacle("one", 1), None);
 }

@@ -55,9 +55,10 @@ pub(super) enum Matches {
 }
 
 impl Postings {
-    /// The sets that `pairs` of number and rank make, in a segment of `len` records.
+    /// The sets that `pairs` of number and rank make, given in the order of ranks, in a segment of `len` records.
     pub fn new(len: usize, mut pairs: Vec<(u32, u16)>) -> Self {
-        pairs.sort_unstable();
+        // There are few numbers, which a stable sort makes use of.
+        pairs.sort_by_key(|(id, _)| *id);
         pairs.dedup();
         let mut postings = Self { len, ..Self::default() };
         for same in pairs.chunk_by(|a, b| a.0 == b.0) {

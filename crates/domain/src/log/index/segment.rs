@@ -60,9 +60,9 @@ enum Numbers {
 pub(super) struct Parts {
     /// Sorted: the keys of the records.
     pub keys: Vec<Key>,
-    /// Numbers of tags and types, each with the rank of a record.
+    /// Numbers of tags and types, each with the rank of a record, in the order of ranks.
     pub tags: Vec<(u32, u16)>,
-    /// Numbers of fields, each with the rank of a record and its number there.
+    /// Numbers of fields, each with the rank of a record and its number there, in the order of ranks.
     pub fields: Vec<(u32, u16, f64)>,
 }
 
@@ -77,7 +77,7 @@ impl Segment {
         let offsets: Vec<u16> = keys.iter().map(offset).collect();
         let is_rank = (0..).zip(&offsets).all(|(rank, offset): (u16, _)| rank == *offset);
         let timestamps: Vec<i128> = keys.iter().map(|key| key.0).collect();
-        parts.fields.sort_unstable_by_key(|(id, rank, _)| (*id, *rank));
+        parts.fields.sort_by_key(|(id, ..)| *id);
         parts.fields.dedup_by_key(|(id, rank, _)| (*id, *rank));
         let fields =
             Postings::new(len, parts.fields.iter().map(|(id, rank, _)| (*id, *rank)).collect());
