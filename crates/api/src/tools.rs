@@ -224,7 +224,9 @@ async fn instances(driver: &dyn ContainerDriver) -> Result<Vec<(String, String)>
     let mut found = Vec::new();
     for deployment in driver.deployments().await? {
         let observed = driver.observe(&deployment).await?;
-        found.extend(observed.into_iter().map(|instance| (deployment.clone(), instance.name)));
+        found.extend(
+            observed.into_iter().map(|instance| (deployment.clone(), instance.name.clone())),
+        );
     }
     Ok(found)
 }

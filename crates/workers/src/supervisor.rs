@@ -23,6 +23,7 @@ use std::time::Duration;
 use time::OffsetDateTime;
 use tokio::sync::watch;
 use tokio::task::{Id, JoinError, JoinSet};
+use tokio::time::Instant;
 use uuid::Uuid;
 
 const PAUSE_MIN: Duration = Duration::from_millis(500);
@@ -71,6 +72,7 @@ struct Shared {
     /// What checks of instances found.
     checks: Arc<Results>,
     status: Mutex<BTreeMap<String, WorkerStatus>>,
+    began: Instant,
 }
 
 impl Workers {
@@ -90,6 +92,7 @@ impl Workers {
             stopping: watch::Sender::new(false),
             checks: Arc::default(),
             status: Mutex::default(),
+            began: Instant::now(),
         });
         let supervisor = tokio::spawn(supervise(Arc::clone(&shared)));
         Self { shared, supervisor }
@@ -365,7 +368,7 @@ async fn run(
         if is_finished(&name, &shared).await {
             break;
         }
-        let period = (!rhythm.is_zero()).then_some(delay);
+        let period = (!rhythm.is_zero()).then(|| together(shared.began.elapsed(), delay));
         let sleep = [again_after, period].into_iter().flatten().min();
         delay = rhythm;
         tokio::select! {
@@ -385,9 +388,8 @@ async fn take_turn(
     worker: &mut dyn Worker,
     cause: Position,
 ) -> Result<Option<Duration>, ()> {
-    let correlation = Uuid::now_v7().to_string();
     let outcome =
-        turn::take(&shared.store, worker, OffsetDateTime::now_utc(), cause, &correlation).await;
+        turn::take(&shared.store, worker, OffsetDateTime::now_utc(), cause, correlation).await;
     let trouble = outcome.as_ref().err().map(ToString::to_string);
     let known = {
         let mut status = shared.status.lock().unwrap_or_else(PoisonError::into_inner);
@@ -403,15 +405,20 @@ async fn take_turn(
         (Ok(turn), _) => Ok(turn.again_after),
         (Err(_), Some(words)) if !known => {
             tracing::warn!(worker = name, "{words}");
-            report_failure(shared, worker, words, &correlation).await;
+            report_failure(shared, worker, words).await;
             Err(())
         }
         (Err(_), _) => Err(()),
     }
 }
 
+/// What connects the records of one turn.
+fn correlation() -> String {
+    Uuid::now_v7().to_string()
+}
+
 /// A driver's trouble is published each time it changes.
-async fn report_failure(shared: &Shared, worker: &dyn Worker, words: String, correlation: &str) {
+async fn report_failure(shared: &Shared, worker: &dyn Worker, words: String) {
     let component = match worker.actor().as_str() {
         "worker:gateways" => "gateway_driver",
         "worker:sla" => "sla",
@@ -423,7 +430,7 @@ async fn report_failure(shared: &Shared, worker: &dyn Worker, words: String, cor
         now: OffsetDateTime::now_utc(),
         actor: worker.actor(),
         cause: None,
-        correlation: correlation.to_owned(),
+        correlation: correlation(),
     };
     let report = Report::Failure { component: component.to_owned(), words };
     if let Err(error) = shared.store.execute(&Command::Report(report), &context).await {
@@ -463,9 +470,39 @@ async fn stopped(stopping: &mut watch::Receiver<bool>) {
     drop(stopping.wait_for(|stopping| *stopping).await);
 }
 
+/// How long a worker sleeps that has to look again after `period` at the latest, `now` after the start: a little less, so
+/// that thousands of workers wake together, a few times a second, and not one by one.
+fn together(now: Duration, period: Duration) -> Duration {
+    const PARTS: u32 = 16;
+    let slack = (period / PARTS).as_nanos().max(1);
+    let due = (now + period).as_nanos();
+    let early = Duration::from_nanos(u64::try_from(due % slack).unwrap_or_default());
+    period.saturating_sub(early)
+}
+
 async fn sleep_for(duration: Option<Duration>) {
     match duration {
         Some(duration) => tokio::time::sleep(duration).await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_wake_together_and_never_late() {
+        let period = Duration::from_secs(6);
+        let wakes =
+            |now: u64| Duration::from_millis(now) + together(Duration::from_millis(now), period);
+        for now in 0..2_000 {
+            let (wake, latest) = (wakes(now), Duration::from_millis(now) + period);
+            let early = latest.checked_sub(wake).unwrap();
+            assert!(early < period / 16, "{now}: {wake:?}");
+        }
+        let times: BTreeSet<Duration> = (0..6_000).map(wakes).collect();
+        assert_eq!(times.len(), 16);
+        assert_eq!(together(Duration::from_secs(1), Duration::from_nanos(3)).as_nanos(), 3);
     }
 }

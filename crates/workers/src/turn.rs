@@ -54,13 +54,14 @@ pub enum TurnError {
     Store(#[from] ExecuteError),
 }
 
-/// Takes one turn of `worker` and records its reports; `cause` is the record that led to it.
+/// Takes one turn of `worker` and records its reports; `cause` is the record that led to it. Most turns have nothing to
+/// report, so `correlation` is asked for one when it is needed.
 pub async fn take(
     store: &Store,
     worker: &mut dyn Worker,
     now: OffsetDateTime,
     cause: Position,
-    correlation: &str,
+    correlation: impl FnOnce() -> String + Send,
 ) -> Result<Turn, TurnError> {
     let state = store.state();
     let turn = worker.turn(&state, now).await?;
@@ -69,7 +70,7 @@ pub async fn take(
             now,
             actor: worker.actor(),
             cause: (!turn.without_cause).then(|| turn.cause.unwrap_or(cause)),
-            correlation: correlation.to_owned(),
+            correlation: correlation(),
         };
         let commands = turn.reports.iter().cloned().map(Command::Report).collect();
         store.execute(&Command::All(commands), &context).await?;

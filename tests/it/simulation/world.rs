@@ -131,7 +131,9 @@ impl World {
         self.containers.begin_turn();
         let is_ok = match self.worker(who) {
             // A driver's error comes to nothing; the next turn tries again.
-            Some(worker) => block_on(turn::take(&store, worker, now, cause, &correlation)).is_ok(),
+            Some(worker) => {
+                block_on(turn::take(&store, worker, now, cause, || correlation)).is_ok()
+            }
             None => false,
         };
         Taken { who: who.clone(), before, is_ok, asked: self.containers.asked() }

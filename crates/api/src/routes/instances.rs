@@ -8,6 +8,7 @@ use segue_domain::problem::ProblemKind;
 use segue_workers::containers::{ContainerDriver, ObservedInstance};
 use segue_workers::driver::Error;
 use serde_json::json;
+use std::sync::Arc;
 
 /// How many lines are given when nobody says how many.
 const LINES: usize = 100;
@@ -53,7 +54,7 @@ async fn printed(
     lines: usize,
 ) -> Result<Option<Vec<String>>, Error> {
     let observed = driver.observe(deployment).await?;
-    let is_it = |found: &ObservedInstance| {
+    let is_it = |found: &Arc<ObservedInstance>| {
         let owner = &found.owner;
         found.name == instance && owner.cluster == cluster && owner.service == service
     };

@@ -73,7 +73,7 @@ pub async fn wait_for(
     let waiting = async {
         loop {
             changes.mark_unchanged();
-            last = driver.observe(deployment).await.expect("what runs can be observed");
+            last = observed(driver, deployment).await;
             if wanted(&last) {
                 return;
             }
@@ -84,6 +84,12 @@ pub async fn wait_for(
     let done = tokio::time::timeout(LIMIT, waiting).await;
     assert!(done.is_ok(), "not reached within {LIMIT:?}; last seen: {last:#?}");
     last
+}
+
+/// What is observed of `deployment`, to keep.
+async fn observed(driver: &dyn ContainerDriver, deployment: &str) -> Vec<ObservedInstance> {
+    let observed = driver.observe(deployment).await.expect("what runs can be observed");
+    observed.into_iter().map(Arc::unwrap_or_clone).collect()
 }
 
 async fn check_unknown(driver: &dyn ContainerDriver) {
@@ -150,10 +156,10 @@ async fn check_adoption(
     spec: &InstanceSpec,
     before: &ObservedInstance,
 ) {
-    let observed = driver.observe(&spec.owner.deployment).await.expect("what runs can be observed");
+    let observed = self::observed(driver, &spec.owner.deployment).await;
     assert_eq!(observed, std::slice::from_ref(before), "a new driver sees the same at once");
     driver.start(spec).await.expect("starting what was adopted is no error");
-    let observed = driver.observe(&spec.owner.deployment).await.expect("what runs can be observed");
+    let observed = self::observed(driver, &spec.owner.deployment).await;
     assert_eq!(observed, std::slice::from_ref(before), "and starts nothing twice");
 }
 

@@ -26,6 +26,7 @@ use indexmap::IndexMap;
 use segue_domain::artifact::{Argument, Cpu, Deployable, Memory, Metadata};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use time::OffsetDateTime;
 
 /// The door to one kind of runtime. Every call is idempotent and may be repeated after a crash.
@@ -44,7 +45,8 @@ pub trait ContainerDriver: Send + Sync {
     async fn deployments(&self) -> Result<BTreeSet<String>, Error>;
 
     /// Everything of `deployment`, in any order: starting, running, stopping and exited instances.
-    async fn observe(&self, deployment: &str) -> Result<Vec<ObservedInstance>, Error>;
+    /// Shared, so that thousands that are looked at again and again are neither copied nor compared in full.
+    async fn observe(&self, deployment: &str) -> Result<Vec<Arc<ObservedInstance>>, Error>;
 
     /// Starts an instance. Nothing happens when one of that name is there already, in whatever phase. Returns once
     /// the runtime accepted it; that it runs is observed later.
@@ -124,7 +126,7 @@ pub struct Image {
 }
 
 /// What a driver sees of one instance.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObservedInstance {
     /// The name it was started with.
     pub name: String,

@@ -50,7 +50,7 @@ struct World {
 
 #[derive(Clone, Debug)]
 struct Instance {
-    observed: ObservedInstance,
+    observed: Arc<ObservedInstance>,
     spec: InstanceSpec,
     /// When the next thing happens to it, and what; `None` when nothing does.
     due: Option<(OffsetDateTime, Due)>,
@@ -138,7 +138,7 @@ impl SimulatedContainers {
     /// Lets an instance end by itself: it is observed as exited, with `words`. False when there is none.
     pub fn crash(&self, instance: &str, words: &str) -> bool {
         self.change(instance, |found| {
-            found.observed.condition = Condition::Exited(words.to_owned());
+            Arc::make_mut(&mut found.observed).condition = Condition::Exited(words.to_owned());
             found.due = None;
         })
     }
@@ -159,7 +159,8 @@ impl SimulatedContainers {
 
     /// Everything there is, by name.
     pub fn instances(&self) -> Vec<ObservedInstance> {
-        self.world().instances.values().map(|instance| instance.observed.clone()).collect()
+        let world = self.world();
+        world.instances.values().map(|instance| (*instance.observed).clone()).collect()
     }
 
     /// What each instance was started with, by name.
@@ -215,7 +216,7 @@ impl ContainerDriver for SimulatedContainers {
         Ok(world.names.keys().cloned().collect())
     }
 
-    async fn observe(&self, deployment: &str) -> Result<Vec<ObservedInstance>, Error> {
+    async fn observe(&self, deployment: &str) -> Result<Vec<Arc<ObservedInstance>>, Error> {
         let mut world = self.world();
         world.check(Operation::Observe)?;
         let names = world.names.get(deployment).into_iter().flatten();
@@ -249,7 +250,7 @@ impl ContainerDriver for SimulatedContainers {
                 if found.observed.condition == Condition::Stopping {
                     return Ok(());
                 }
-                found.observed.condition = Condition::Stopping;
+                Arc::make_mut(&mut found.observed).condition = Condition::Stopping;
                 found.due = Some((now + takes, Due::Vanishes));
                 if takes <= Duration::ZERO {
                     world.remove(instance);
@@ -299,7 +300,7 @@ impl World {
         }
         // Instances of the same moment still have an order.
         self.started += 1;
-        let observed = ObservedInstance {
+        let observed = Arc::new(ObservedInstance {
             name: spec.name.clone(),
             owner: spec.owner.clone(),
             fingerprint: spec.fingerprint.clone(),
@@ -310,7 +311,7 @@ impl World {
                 "appears after {} s",
                 dialect.delay.as_seconds_f64()
             )),
-        };
+        });
         let due = Some((self.now + dialect.delay, Due::Runs));
         let instance =
             Instance { observed, spec: spec.clone(), due, exit_after: dialect.exit_after };
@@ -354,7 +355,7 @@ impl World {
                 self.remove(name);
             }
             (Due::Runs, Some(instance)) => {
-                instance.observed.condition = Condition::Running;
+                Arc::make_mut(&mut instance.observed).condition = Condition::Running;
                 instance.due = instance.exit_after.map(|after| (self.now + after, Due::Vanishes));
             }
         }

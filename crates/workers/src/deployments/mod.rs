@@ -31,6 +31,9 @@ const UNAVAILABLE_RETRY: Duration = Duration::from_secs(5);
 /// When steps that came to nothing are tried again.
 const RETRY: Duration = Duration::from_secs(1);
 
+/// What runs, with the place of its driver.
+type Seen = (usize, Arc<ObservedInstance>);
+
 /// Makes the parts of instance names that tell instances of one service apart.
 pub type Suffixes = Box<dyn FnMut() -> String + Send + Sync>;
 
@@ -44,8 +47,9 @@ pub struct DeploymentWorker {
     pauses: Pauses,
     /// What checks found; `None` where nothing is checked.
     checks: Option<Arc<Results>>,
-    /// What was seen when there was nothing to do. As long as it is the same there is nothing to do.
-    calm: Option<(State, Vec<(usize, ObservedInstance)>)>,
+    /// What was seen when there was nothing to do and no instance waited for its checks. As long as it is the same there
+    /// is nothing to do.
+    calm: Option<(State, Vec<Seen>)>,
 }
 
 impl DeploymentWorker {
@@ -69,7 +73,7 @@ impl DeploymentWorker {
     fn plan(
         &mut self,
         state: &State,
-        observed: &[(usize, ObservedInstance)],
+        observed: &[Seen],
         unavailable: &Unavailable,
         now: OffsetDateTime,
     ) -> Vec<Action> {
@@ -98,7 +102,7 @@ impl DeploymentWorker {
     async fn images(
         &self,
         key: &ServiceKey,
-        observed: &[(usize, ObservedInstance)],
+        observed: &[Seen],
     ) -> Result<Option<ServiceReport>, Error> {
         let own = |owner: &Owner| owner.cluster == key.cluster && owner.service == key.service;
         let own = observed.iter().filter(|(_, instance)| own(&instance.owner));
@@ -118,7 +122,7 @@ impl DeploymentWorker {
     async fn act(
         &mut self,
         action: Action,
-        observed: &[(usize, ObservedInstance)],
+        observed: &[Seen],
         now: OffsetDateTime,
         turn: &mut Turn,
     ) -> Result<(), Error> {
@@ -176,17 +180,18 @@ impl Worker for DeploymentWorker {
 
     async fn turn(&mut self, state: &State, now: OffsetDateTime) -> Result<Turn, Error> {
         let (mut observed, unavailable) = observe(&self.drivers, &self.deployment).await;
-        if let Some(checks) = &self.checks {
-            hold_back(state, &self.deployment, checks, &mut observed);
-        }
         let is_calm = |(seen, before): &(State, Vec<_>)| {
             is_same(seen, state) && *before == observed && unavailable.is_empty()
         };
         if self.calm.as_ref().is_some_and(is_calm) {
             return Ok(Turn::default());
         }
+        let held_back = self
+            .checks
+            .as_ref()
+            .is_some_and(|checks| hold_back(state, &self.deployment, checks, &mut observed));
         let actions = self.plan(state, &observed, &unavailable, now);
-        let nothing_to_do = actions.is_empty() && unavailable.is_empty();
+        let nothing_to_do = actions.is_empty() && unavailable.is_empty() && !held_back;
         self.calm = nothing_to_do.then(|| (state.clone(), observed.clone()));
         let mut turn = Turn::default();
         if !unavailable.is_empty() {
@@ -213,14 +218,10 @@ impl Worker for DeploymentWorker {
 }
 
 /// An instance that runs and does not serve yet is only starting while it did not pass its checks. One that serves goes
-/// on, whatever they find.
-fn hold_back(
-    state: &State,
-    deployment: &str,
-    checks: &Results,
-    observed: &mut [(usize, ObservedInstance)],
-) {
-    let Some(deployment) = state.deployment(deployment) else { return };
+/// on, whatever they find. Whether there was one to hold back.
+fn hold_back(state: &State, deployment: &str, checks: &Results, observed: &mut [Seen]) -> bool {
+    let Some(deployment) = state.deployment(deployment) else { return false };
+    let mut held_back = false;
     for (_, instance) in observed {
         let Owner { cluster, service, .. } = &instance.owner;
         let found = deployment.clusters.get(cluster);
@@ -235,9 +236,11 @@ fn hold_back(
         let effective = cluster.effective_health_checks(service);
         let asked = effective.iter().filter(|check| instance.ports.contains_key(&check.port));
         if let Some(obstacle) = checks.obstacle(&instance.name, asked.count()) {
-            instance.condition = Condition::Starting(obstacle);
+            Arc::make_mut(instance).condition = Condition::Starting(obstacle);
+            held_back = true;
         }
     }
+    held_back
 }
 
 /// What runs of `deployment`, each instance with the place of its driver, and the drivers that could not tell, with
@@ -245,7 +248,7 @@ fn hold_back(
 async fn observe(
     drivers: &[Arc<dyn ContainerDriver>],
     deployment: &str,
-) -> (Vec<(usize, ObservedInstance)>, Unavailable) {
+) -> (Vec<Seen>, Unavailable) {
     let mut all = Vec::new();
     let mut unavailable = Unavailable::new();
     for (index, driver) in drivers.iter().enumerate() {

@@ -2,6 +2,7 @@
 //!
 //! Pure: the state, the observation and the time are handed in, actions come out.
 
+use super::Seen;
 use super::spec::{instance_name, template};
 use crate::Settings;
 use crate::containers::{Condition, ContainerDriver, InstanceSpec, ObservedInstance};
@@ -73,7 +74,7 @@ pub enum Action {
 /// `suffix` makes the parts of names that tell new instances apart.
 pub fn plan(
     desired: &Desired<'_>,
-    observed: &[(usize, ObservedInstance)],
+    observed: &[Seen],
     now: OffsetDateTime,
     suffix: &mut dyn FnMut() -> String,
 ) -> Vec<Action> {
@@ -99,7 +100,7 @@ pub fn plan(
         let own = observed.iter().filter(|(_, instance)| {
             instance.owner.cluster == key.cluster && instance.owner.service == key.service
         });
-        let mut own: Vec<&(usize, ObservedInstance)> = own.collect();
+        let mut own: Vec<&Seen> = own.collect();
         own.sort_by(|(_, a), (_, b)| (a.created, &a.name).cmp(&(b.created, &b.name)));
         let mut plan =
             ServicePlan { desired, deployment, service, key, own, now, actions: Vec::new() };
@@ -118,7 +119,7 @@ struct ServicePlan<'a> {
     service: &'a Service,
     key: ServiceKey,
     /// What runs of the service, oldest first.
-    own: Vec<&'a (usize, ObservedInstance)>,
+    own: Vec<&'a Seen>,
     now: OffsetDateTime,
     actions: Vec<Action>,
 }
@@ -242,7 +243,7 @@ impl<'a> ServicePlan<'a> {
         let alive: Vec<&'a ObservedInstance> = self
             .own
             .iter()
-            .map(|(_, instance)| instance)
+            .map(|(_, instance)| &**instance)
             .filter(|instance| is_alive(instance))
             .collect();
         let stays = |instance: &&&ObservedInstance| self.leaving(&instance.name) == Leaving::No;
@@ -309,7 +310,7 @@ impl<'a> ServicePlan<'a> {
 
     /// What ended by itself, or never started, is removed, and its last words are reported.
     fn clear_exited(&mut self) {
-        let own: Vec<&'a (usize, ObservedInstance)> = self.own.clone();
+        let own: Vec<&'a Seen> = self.own.clone();
         for (driver, observed) in own {
             let report = match &observed.condition {
                 Condition::Exited(words) => ServiceReport::Trouble(words.clone()),

@@ -76,8 +76,10 @@ impl World {
         for _ in 0..10 {
             containers.advance(START);
             let last = world.store.log().last();
-            block_on(turn::take(&world.store, &mut deployments, START, last, "turn")).unwrap();
-            block_on(turn::take(&world.store, &mut routing, START, last, "turn")).unwrap();
+            block_on(turn::take(&world.store, &mut deployments, START, last, || "turn".to_owned()))
+                .unwrap();
+            block_on(turn::take(&world.store, &mut routing, START, last, || "turn".to_owned()))
+                .unwrap();
         }
         world.seen = world.store.log().last();
         world
@@ -126,7 +128,7 @@ impl World {
     /// What is told at this second.
     fn told(&mut self, second: i64) -> Vec<Arc<Record>> {
         let now = START + time::Duration::seconds(second);
-        let turn = turn::take(&self.store, &mut self.health, now, self.seen, "turn");
+        let turn = turn::take(&self.store, &mut self.health, now, self.seen, || "turn".to_owned());
         block_on(turn).unwrap();
         let told = self.store.log().read(self.seen, usize::MAX).unwrap();
         self.seen = self.store.log().last();

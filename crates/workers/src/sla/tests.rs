@@ -251,7 +251,8 @@ impl World {
             containers.advance(*now);
             let workers: [&mut dyn Worker; 4] = [deployments, gateways, sla, escalation];
             for worker in workers {
-                block_on(turn::take(store, worker, *now, store.log().last(), "turn")).unwrap();
+                block_on(turn::take(store, worker, *now, store.log().last(), || "turn".to_owned()))
+                    .unwrap();
             }
             quiet_rounds = if store.log().last() == before { quiet_rounds + 1 } else { 0 };
             if quiet_rounds == 3 {

@@ -39,7 +39,7 @@ pub enum Sight {
 #[derive(Clone, Debug, Default)]
 pub struct Asked {
     /// What it said that there is.
-    pub seen: Vec<ObservedInstance>,
+    pub seen: Vec<Arc<ObservedInstance>>,
     /// What was to be started.
     pub starts: Vec<InstanceSpec>,
     /// What was to be stopped, by name.
@@ -57,7 +57,7 @@ struct Shared {
     /// While it is set, every action is carried out so much later.
     delay: Option<Duration>,
     under_way: Vec<UnderWay<Action>>,
-    past: BTreeMap<String, VecDeque<Vec<ObservedInstance>>>,
+    past: BTreeMap<String, VecDeque<Vec<Arc<ObservedInstance>>>>,
     /// Deployments that this life of the service has observed.
     observed: BTreeSet<String>,
     asked: Asked,
@@ -188,10 +188,10 @@ impl Shared {
     fn look(
         &mut self,
         deployment: &str,
-        truth: &[ObservedInstance],
+        truth: &[Arc<ObservedInstance>],
         sight: Option<Sight>,
         tally: &Tally,
-    ) -> Vec<ObservedInstance> {
+    ) -> Vec<Arc<ObservedInstance>> {
         self.observed.insert(deployment.to_owned());
         let past = self.past.entry(deployment.to_owned()).or_default();
         let said = match sight {
@@ -212,11 +212,12 @@ impl Shared {
                 _ => "observation lacking instances",
             });
         }
-        let is_running = |list: &[ObservedInstance], name: &str| {
+        let is_running = |list: &[Arc<ObservedInstance>], name: &str| {
             list.iter().any(|found| found.name == name && found.condition == Condition::Running)
         };
-        let is_there =
-            |list: &[ObservedInstance], name: &str| list.iter().any(|found| found.name == name);
+        let is_there = |list: &[Arc<ObservedInstance>], name: &str| {
+            list.iter().any(|found| found.name == name)
+        };
         for found in truth {
             let hidden = is_running(truth, &found.name) && !is_running(&said, &found.name);
             if hidden || !is_there(&said, &found.name) {
@@ -253,7 +254,7 @@ impl ContainerDriver for Containers {
         self.truth.deployments().await
     }
 
-    async fn observe(&self, deployment: &str) -> Result<Vec<ObservedInstance>, Error> {
+    async fn observe(&self, deployment: &str) -> Result<Vec<Arc<ObservedInstance>>, Error> {
         let truth = self.truth.observe(deployment).await?;
         let mut shared = self.shared();
         let sight = shared.sights.pop_front();

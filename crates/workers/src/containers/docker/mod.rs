@@ -296,14 +296,14 @@ impl ContainerDriver for DockerDriver {
             .collect())
     }
 
-    async fn observe(&self, deployment: &str) -> Result<Vec<ObservedInstance>, Error> {
+    async fn observe(&self, deployment: &str) -> Result<Vec<Arc<ObservedInstance>>, Error> {
         // Asked first: what leaves the waiting in between is a container by then.
         let waiting = self.shared.waiting.of(deployment);
         let mut observed = Vec::new();
         for container in
             self.shared.daemon.list(self.shared.labels.of_deployment(deployment)).await?
         {
-            observed.extend(self.observed(&container).await?);
+            observed.extend(self.observed(&container).await?.map(Arc::new));
         }
         let seen: HashSet<String> = observed.iter().map(|found| found.name.clone()).collect();
         observed.extend(waiting.into_iter().filter(|waits| !seen.contains(&waits.name)));

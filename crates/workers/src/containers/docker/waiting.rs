@@ -18,13 +18,13 @@ pub(super) struct Waiting {
 }
 
 struct Wait {
-    observed: ObservedInstance,
+    observed: Arc<ObservedInstance>,
     pull: Option<AbortHandle>,
 }
 
 impl Waiting {
     /// What waits of `deployment`.
-    pub(super) fn of(&self, deployment: &str) -> Vec<ObservedInstance> {
+    pub(super) fn of(&self, deployment: &str) -> Vec<Arc<ObservedInstance>> {
         let waiting = self.waiting();
         let observed = waiting.values().map(|wait| &wait.observed);
         observed.filter(|observed| observed.owner.deployment == deployment).cloned().collect()
@@ -35,7 +35,7 @@ impl Waiting {
     }
 
     pub(super) fn begin(&self, spec: &InstanceSpec, host: &str) {
-        let observed = ObservedInstance {
+        let observed = Arc::new(ObservedInstance {
             name: spec.name.clone(),
             owner: spec.owner.clone(),
             fingerprint: spec.fingerprint.clone(),
@@ -43,7 +43,7 @@ impl Waiting {
             ports: IndexMap::new(),
             created: OffsetDateTime::now_utc(),
             condition: Condition::Starting("waits for its image".to_owned()),
-        };
+        });
         self.waiting().insert(spec.name.clone(), Wait { observed, pull: None });
     }
 
@@ -75,7 +75,7 @@ impl Waiting {
 
     fn tell(&self, name: &str, condition: Condition) {
         if let Some(wait) = self.waiting().get_mut(name) {
-            wait.observed.condition = condition;
+            Arc::make_mut(&mut wait.observed).condition = condition;
         }
     }
 

@@ -98,7 +98,7 @@ struct Shared {
 
 /// An instance as `observe` shows it.
 struct Entry {
-    observed: ObservedInstance,
+    observed: Arc<ObservedInstance>,
     /// Becomes true when the instance is to end.
     stop: watch::Sender<bool>,
 }
@@ -174,7 +174,7 @@ impl ContainerDriver for ProcessDriver {
             .collect())
     }
 
-    async fn observe(&self, deployment: &str) -> Result<Vec<ObservedInstance>, Error> {
+    async fn observe(&self, deployment: &str) -> Result<Vec<Arc<ObservedInstance>>, Error> {
         let instances = self.shared.instances();
         let of_deployment =
             instances.values().filter(|entry| entry.observed.owner.deployment == deployment);
@@ -217,7 +217,7 @@ impl ContainerDriver for ProcessDriver {
             .get_mut(instance)
             .filter(|entry| entry.observed.owner.deployment == deployment);
         if let Some(entry) = entry {
-            entry.observed.condition = Condition::Stopping;
+            Arc::make_mut(&mut entry.observed).condition = Condition::Stopping;
             if !entry.stop.send_replace(true) {
                 self.shared.changes.notify_of(deployment);
             }
@@ -268,7 +268,7 @@ impl Shared {
         condition: Condition,
     ) -> watch::Receiver<bool> {
         let (stop, receiver) = watch::channel(record.stopping);
-        let observed = ObservedInstance {
+        let observed = Arc::new(ObservedInstance {
             name: record.spec.name.clone(),
             owner: record.spec.owner.clone(),
             fingerprint: record.spec.fingerprint.clone(),
@@ -276,7 +276,7 @@ impl Shared {
             ports: record.ports.clone(),
             created: record.created,
             condition,
-        };
+        });
         instances.insert(record.spec.name.clone(), Entry { observed, stop });
         receiver
     }
@@ -284,11 +284,12 @@ impl Shared {
     /// Shows how an instance is now, unless it is being stopped: then it stays so until it is gone.
     fn show(&self, record: &Record, condition: Condition) {
         if let Some(entry) = self.instances().get_mut(&record.spec.name) {
-            entry.observed.ports.clone_from(&record.ports);
-            if *entry.stop.borrow() || entry.observed.condition == condition {
+            let observed = Arc::make_mut(&mut entry.observed);
+            observed.ports.clone_from(&record.ports);
+            if *entry.stop.borrow() || observed.condition == condition {
                 return;
             }
-            entry.observed.condition = condition;
+            observed.condition = condition;
         }
         self.changes.notify_of(&record.spec.owner.deployment);
     }
@@ -300,7 +301,7 @@ impl Shared {
             instances.values().flat_map(|entry| entry.observed.ports.values().copied()).collect();
         let ports = ports::choose(&record.spec.ports, &taken).map_err(Error::Transient)?;
         if let Some(entry) = instances.get_mut(&record.spec.name) {
-            entry.observed.ports.clone_from(&ports);
+            Arc::make_mut(&mut entry.observed).ports.clone_from(&ports);
         }
         Ok(ports)
     }

@@ -172,7 +172,7 @@ async fn an_adopted_process_that_dies_is_noticed_and_started_again() {
     let before = running(&first, &spec).await;
     drop(first);
     let driver = driver(&directory);
-    assert_eq!(driver.observe(&spec.owner.deployment).await.unwrap(), [before]);
+    assert_eq!(driver.observe(&spec.owner.deployment).await.unwrap(), [before.into()]);
     processes::signal_group(record(&driver, &spec).process.unwrap().pid, Signal::KILL);
     starting(&driver, &spec, "its status is unknown").await;
     running(&driver, &spec).await;

@@ -21,7 +21,7 @@ async fn conditions(world: &SimulatedContainers) -> Vec<(String, Condition)> {
         .await
         .unwrap()
         .into_iter()
-        .map(|found| (found.name, found.condition))
+        .map(|found| (found.name.clone(), found.condition.clone()))
         .collect()
 }
 
