@@ -471,7 +471,7 @@ async fn stopped(stopping: &mut watch::Receiver<bool>) {
 }
 
 /// How long a worker sleeps that has to look again after `period` at the latest, `now` after the start: a little less, so
-/// that thousands of workers wake together, a few times a second, and not one by one.
+/// that thousands of workers wake together, at sixteen moments of each period, and not one by one.
 fn together(now: Duration, period: Duration) -> Duration {
     const PARTS: u32 = 16;
     let slack = (period / PARTS).as_nanos().max(1);

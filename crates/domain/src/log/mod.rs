@@ -8,13 +8,15 @@
 //!
 //! Parts: `sequencer` gives positions, `writer` commits groups of appends, `storage` is RocksDB, `format` the
 //! frozen bytes, `chain` the hash over all of them, `migrate` brings older stores up to date, `index` answers queries, `recent` holds the newest records, `subscription` streams
-//! them, `relay` wakes many on one thread, `snapshot` and `keeper` bound how much is read at opening, and `mark` notices a log that lost its end.
+//! them, `relay` wakes many on one thread, `snapshot` and `keeper` bound how much is read at opening, `mark` notices a log that lost its end,
+//! and `frames` what RocksDB must not be given to read.
 //! The log knows neither commands nor state, and takes from a fact only which artifact it revises.
 
 mod backup;
 mod chain;
 mod error;
 mod format;
+mod frames;
 mod index;
 mod keeper;
 mod mark;
@@ -231,7 +233,8 @@ impl Log {
     }
 
     /// The bytes of the newest snapshot of a fold that [`Log::keep_snapshots`] wrote, and the position that they are of;
-    /// `None` when there is none that belongs to this log and has this version, or when `read` cannot read it.
+    /// `None` when there is none that belongs to this log and has this version, or when `read` cannot read it. Whether the
+    /// bytes are sound may be told after `read`, so it has to survive damaged ones; what it made of them is dropped then.
     pub fn snapshot<T>(
         &self,
         name: &str,

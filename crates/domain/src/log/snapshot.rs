@@ -4,8 +4,8 @@
 //! of another version or of another log is dropped with a notice, and its fold starts earlier. Nothing is ever read
 //! from a snapshot that could not be read from the log. This module knows files, not what is in a fold.
 //!
-//! A snapshot may be large, so it is never in memory as bytes. Its checksum is verified by another thread while it is read,
-//! and what was read counts only when both are done.
+//! The index may be large, so its snapshot is never in memory as bytes. The checksum of a snapshot is verified by another
+//! thread while it is read, by reading the file once more, and what was read counts only when both are done.
 //!
 //! ```text
 //! snapshots/NAME-POSITION.snapshot
@@ -215,17 +215,24 @@ fn read<T>(
     let length = file.metadata().map_err(unread)?.len();
     let length = length.checked_sub(HASH_BYTES as u64).ok_or_else(|| "it is cut off".to_owned())?;
     std::thread::scope(|scope| {
-        let verified = scope.spawn(move || verify(verified, length));
+        let verifying =
+            std::thread::Builder::new().spawn_scoped(scope, || verify(&verified, length));
         let taken =
             open(file, length, fold).and_then(|(taken, mut content)| accept(taken, &mut content));
         // Of what is damaged nothing else is worth telling.
-        verified.join().map_err(|_| "its checksum was not made".to_owned())??;
+        match verifying {
+            Ok(verifying) => {
+                verifying.join().map_err(|_| "its checksum was not made".to_owned())??;
+            }
+            // That there is no thread for it is no reason to drop a snapshot.
+            Err(_) => verify(&verified, length)?,
+        }
         taken
     })
 }
 
 /// Whether the first `length` bytes of `file` have the checksum that follows them.
-fn verify(file: File, length: u64) -> Result<(), String> {
+fn verify(file: &File, length: u64) -> Result<(), String> {
     let unread = |error: io::Error| error.to_string();
     let mut hasher = blake3::Hasher::new();
     let mut content = file.take(length);
@@ -267,7 +274,7 @@ fn open(file: File, length: u64, fold: &Fold) -> Result<(Taken, Content), String
 impl Content {
     /// All of it.
     pub fn whole(&mut self) -> Result<Vec<u8>, String> {
-        let mut bytes = Vec::new();
+        let mut bytes = Vec::with_capacity(self.bytes);
         self.from.read_to_end(&mut bytes).map_err(|error| error.to_string())?;
         Ok(bytes)
     }

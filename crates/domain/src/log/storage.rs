@@ -17,6 +17,7 @@ use super::Receipt;
 use super::chain::{ChainHash, Place, follows};
 use super::error::{OpenError, ReadError};
 use super::format::{Stored, record_key, record_position, revision_artifact, revision_key};
+use super::frames;
 use super::mark::{Acknowledged, Mark};
 use super::retention::Reached;
 use super::snapshot::Snapshots;
@@ -108,6 +109,7 @@ impl Storage {
     /// The same for a store of any format that this release knows.
     pub fn open_any(directory: &Path) -> Result<Self, OpenError> {
         std::fs::create_dir_all(directory).map_err(|error| unusable(directory, &error))?;
+        readable(directory)?;
         let existing = column_families(directory)?;
         let database =
             DB::open_cf_descriptors(&database_options(), directory, descriptors(&existing))
@@ -133,6 +135,7 @@ impl Storage {
 
     /// Opens a store only to read it: nothing in its directory changes, and RocksDB refuses writes.
     pub fn open_read_only(directory: &Path) -> Result<Self, OpenError> {
+        readable(directory)?;
         let database = DB::open_cf_for_read_only(
             &database_options(),
             directory,
@@ -478,6 +481,12 @@ impl Storage {
     fn family(&self, name: &str) -> &ColumnFamily {
         self.database.cf_handle(name).expect("every column family is opened with the database")
     }
+}
+
+/// Refuses what RocksDB would read for ever.
+fn readable(directory: &Path) -> Result<(), OpenError> {
+    let damaged = |reason| OpenError::Damaged { directory: directory.to_owned(), reason };
+    frames::check(directory).map_err(damaged)
 }
 
 /// The column families of the store in `directory`; none when there is no store yet.

@@ -25,8 +25,8 @@ use tokio::task::JoinHandle;
 /// How many checks of one deployment are under way at a time; more wait, so that a deployment whose instances hang
 /// holds up no other.
 const PROBES_MAX: usize = 32;
-/// How many checks are under way at a time in all.
-const ALL_PROBES_MAX: usize = 1_024;
+/// How many checks are under way at a time in all: each takes a file descriptor.
+const ALL_PROBES_MAX: usize = 256;
 /// Checks are not repeated faster than this, whatever they ask for.
 const INTERVAL_MIN: Duration = Duration::from_secs(1);
 

@@ -135,9 +135,12 @@ async fn a_deployment_whose_instances_hang_holds_up_no_other() {
         tasks.spawn(repeat(check, Arc::clone(&results), places.of("hangs")));
     }
     let own = places.of("hangs").own;
-    while own.available_permits() > 0 {
-        tokio::task::yield_now().await;
-    }
+    let all_taken = async {
+        while own.available_permits() > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_mins(1), all_taken).await.unwrap();
     let good = check(service().await, "/good", "HTTP", 1);
     results.expect(std::slice::from_ref(&good));
     let mut changes = results.changes().subscribe();

@@ -61,7 +61,7 @@ fn by_service(bench: &Bench, streams: &[TcpStream], every: Duration) -> Result<V
     thread::scope(|scope| {
         let reader = scope.spawn(|| arrivals(streams));
         let starts = paced(every, post)?;
-        delays(&starts, &reader.join().map_err(|_| anyhow!("the reader failed"))??)
+        delays(&[starts], &reader.join().map_err(|_| anyhow!("the reader failed"))??)
     })
 }
 
@@ -75,6 +75,7 @@ fn by_plain_sockets(every: Duration) -> Result<Vec<f64>> {
         readers.push(TcpStream::connect(address)?);
         let (socket, _) = listener.accept()?;
         socket.set_nodelay(true)?;
+        socket.set_write_timeout(Some(READ_TIME_MAX))?;
         sockets[number % SENDERS].push(socket);
     }
     let write = |mut socket: &TcpStream| Ok(socket.write_all(PLAIN)?);
@@ -85,7 +86,7 @@ fn by_plain_sockets(every: Duration) -> Result<Vec<f64>> {
             sockets.iter().map(|sockets| scope.spawn(move || send(sockets))).collect();
         let mut starts = Vec::new();
         for sender in senders {
-            starts = sender.join().map_err(|_| anyhow!("a sender failed"))??;
+            starts.push(sender.join().map_err(|_| anyhow!("a sender failed"))??);
         }
         delays(&starts, &reader.join().map_err(|_| anyhow!("the reader failed"))??)
     })
@@ -105,14 +106,15 @@ fn paced(every: Duration, mut send: impl FnMut(usize) -> Result<()>) -> Result<V
     Ok(starts)
 }
 
-fn delays(starts: &[Instant], arrivals: &[Vec<Instant>]) -> Result<Vec<f64>> {
-    let mut delays = Vec::with_capacity(starts.len() * arrivals.len());
-    for arrivals in arrivals {
-        ensure!(arrivals.len() == starts.len(), "some events came twice");
-        // Two threads that send do not begin a round at the very same moment.
-        let times =
-            starts.iter().zip(arrivals).map(|(at, then)| then.saturating_duration_since(*at));
-        delays.extend(times.map(|time| time.as_secs_f64() * 1000.0));
+/// How long everything was under way to each reader, in ms; the readers belong to the senders in turn.
+fn delays(starts: &[Vec<Instant>], arrivals: &[Vec<Instant>]) -> Result<Vec<f64>> {
+    let mut delays = Vec::with_capacity(EVENTS * arrivals.len());
+    for (arrivals, starts) in arrivals.iter().zip(starts.iter().cycle()) {
+        for (start, arrived) in starts.iter().zip(arrivals) {
+            let delay =
+                arrived.checked_duration_since(*start).context("it came before it was sent")?;
+            delays.push(delay.as_secs_f64() * 1000.0);
+        }
     }
     Ok(delays)
 }
@@ -165,6 +167,7 @@ fn arrivals(streams: &[TcpStream]) -> Result<Vec<Vec<Instant>>> {
                     continue;
                 }
                 if lines[index].starts_with(b"data: ") {
+                    ensure!(arrivals[index].len() < EVENTS, "an event came twice");
                     arrivals[index].push(now);
                     missing -= 1;
                 }

@@ -166,6 +166,15 @@ enum Form {
 }
 
 impl Posting<'_> {
+    /// How many ranks it has, in a segment of `len` records.
+    pub fn count(&self, len: usize) -> usize {
+        match self {
+            Posting::All => len,
+            Posting::Listed(ranks) => ranks.len(),
+            Posting::Bits { count, .. } => *count,
+        }
+    }
+
     fn contains(&self, rank: u16) -> bool {
         match self {
             Posting::All => true,

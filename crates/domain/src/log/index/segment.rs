@@ -261,7 +261,11 @@ impl Segment {
                 [1] => Numbers::Real(reader.list(f64::from_le_bytes)?),
                 _ => return Err(Malformed),
             };
-            columns.push(Column::new(numbers, fields.find(id).map(|(_, set)| set)));
+            let set = fields.find(id).map(|(_, set)| set);
+            if set.is_none_or(|set| set.count(len) != numbers.len()) {
+                return Err(Malformed);
+            }
+            columns.push(Column::new(numbers, set));
         }
         let words: Vec<u64> = reader.list(u64::from_le_bytes)?;
         let fits = offsets.as_ref().is_none_or(|offsets| offsets.len() == len)
@@ -290,6 +294,13 @@ impl Numbers {
     fn new(numbers: Vec<f64>) -> Self {
         let whole: Option<Vec<i128>> = numbers.iter().map(|number| whole(*number)).collect();
         whole.map_or(Self::Real(numbers), |whole| Self::Whole(Packed::new(&whole)))
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Whole(packed) => packed.len(),
+            Self::Real(numbers) => numbers.len(),
+        }
     }
 
     fn get(&self, index: usize) -> f64 {
