@@ -46,9 +46,17 @@ pub(crate) fn group_is_alive(leader: i32) -> bool {
     processes().any(|(_, status)| status.group == leader && status.is_alive())
 }
 
-/// Every live process that has all of `marks`, each `NAME=value`, in its environment: its id, and whether it leads its
-/// group.
-pub(crate) fn marked(marks: &[String]) -> Vec<(i32, bool)> {
+/// A live process that was found by its marks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Marked {
+    pub(crate) pid: i32,
+    /// The group it belongs to; that of its leader is the leader's own id.
+    pub(crate) group: i32,
+}
+
+/// Every live process that has all of `marks`, each `NAME=value`, in its environment. For a moment there is nothing in
+/// it: while a process begins to run a program, and while it ends.
+pub(crate) fn marked(marks: &[String]) -> Vec<Marked> {
     processes()
         .filter(|(_, status)| status.is_alive())
         .filter(|(pid, _)| {
@@ -57,7 +65,7 @@ pub(crate) fn marked(marks: &[String]) -> Vec<(i32, bool)> {
                 environment.split(|byte| *byte == 0).any(|entry| entry == mark.as_bytes())
             })
         })
-        .map(|(pid, status)| (pid, status.group == pid))
+        .map(|(pid, status)| Marked { pid, group: status.group })
         .collect()
 }
 

@@ -1,6 +1,6 @@
 //! The marks by which the processes of an instance are found when no record names them.
 
-use crate::processes;
+use crate::processes::{self, Marked};
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::Path;
 
@@ -9,8 +9,8 @@ pub(super) const INSTANCE: &str = "SEGUE_INSTANCE";
 /// The variable that names the directory of the driver, since two installations may use the same names.
 pub(super) const DIRECTORY: &str = "SEGUE_DIRECTORY";
 
-/// Every live process that carries the marks of `instance`: its id, and whether it leads its group.
-pub(super) fn marked(directory: &Path, instance: &str) -> Vec<(i32, bool)> {
+/// Every live process that carries the marks of `instance`.
+pub(super) fn marked(directory: &Path, instance: &str) -> Vec<Marked> {
     processes::marked(&[
         format!("{INSTANCE}={instance}"),
         format!("{DIRECTORY}={}", directory.display()),
@@ -19,7 +19,7 @@ pub(super) fn marked(directory: &Path, instance: &str) -> Vec<(i32, bool)> {
 
 /// Kills everything that carries the marks of `instance`.
 pub(super) fn kill_marked(directory: &Path, instance: &str) {
-    for (pid, _) in marked(directory, instance) {
+    for Marked { pid, .. } in marked(directory, instance) {
         if let Some(pid) = Pid::from_raw(pid) {
             // It may have ended in the meantime.
             let _ = kill_process(pid, Signal::KILL);

@@ -92,8 +92,8 @@ impl Supervisor {
             (self.shared.directory.path().to_owned(), self.record.spec.name.clone());
         let marked =
             spawn_blocking(move || marks::marked(&directory, &name)).await.unwrap_or_default();
-        let leaders =
-            marked.into_iter().filter(|(_, leads)| *leads).filter_map(|(pid, _)| Identity::of(pid));
+        let leaders = marked.into_iter().filter(|marked| marked.pid == marked.group);
+        let leaders = leaders.filter_map(|leader| Identity::of(leader.pid));
         for identity in self.record.process.into_iter().chain(leaders) {
             match Process::adopt(identity) {
                 Ok(Some(process)) => {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::containers::conformance::{self, Subject, wait_for};
-use crate::processes;
+use crate::processes::{self, Marked};
 use rustix::process::Signal;
 use std::fs;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -58,7 +58,7 @@ async fn stopped(driver: &ProcessDriver, spec: &InstanceSpec) {
     assert!(processes(driver, spec).is_empty(), "nothing of it runs any more");
 }
 
-fn processes(driver: &ProcessDriver, spec: &InstanceSpec) -> Vec<(i32, bool)> {
+fn processes(driver: &ProcessDriver, spec: &InstanceSpec) -> Vec<Marked> {
     marks::marked(driver.shared.directory.path(), &spec.name)
 }
 

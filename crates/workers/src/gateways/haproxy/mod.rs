@@ -283,7 +283,7 @@ impl HaproxyDriver {
                 return Ok(());
             }
             let words = self.process.words();
-            if words.contains("[ALERT]") || self.process.running() != Some(identity) {
+            if words.contains("[ALERT]") || !identity.is_alive() {
                 return Err(Error::Transient(format!(
                     "HAProxy does not load its configuration: {words}"
                 )));

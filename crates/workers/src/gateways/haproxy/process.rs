@@ -6,7 +6,7 @@
 
 use super::program::Program;
 use crate::driver::{Changes, Error};
-use crate::processes::{self, Identity};
+use crate::processes::{self, Identity, Marked};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
@@ -43,13 +43,14 @@ impl Process {
     /// The master that runs, if one does.
     pub(super) fn running(&self) -> Option<Identity> {
         self.recorded().filter(Identity::is_alive).or_else(|| {
-            let mut leaders = self.marked().into_iter().filter(|(_, leads)| *leads);
-            leaders.find_map(|(pid, _)| Identity::of(pid))
+            // A master bears no mark while it runs its program anew, but its workers do, and they are of its group.
+            let mut groups = self.marked().into_iter().map(|marked| marked.group);
+            groups.find_map(|group| Identity::of(group).filter(Identity::is_alive))
         })
     }
 
-    /// Our HAProxy's processes, and whether each is a master.
-    pub(super) fn marked(&self) -> Vec<(i32, bool)> {
+    /// Our HAProxy's processes.
+    pub(super) fn marked(&self) -> Vec<Marked> {
         processes::marked(&[self.mark()])
     }
 
@@ -91,6 +92,9 @@ impl Process {
     /// Starts a master. It is up when it answers on its sockets.
     pub(super) async fn start(&self) -> Result<Identity, Error> {
         self.forget_predecessor().await?;
+        if self.running().is_some() {
+            return Err(Error::Transient("an HAProxy that was not seen before runs".to_owned()));
+        }
         let program = self.program.usable().await?;
         let log = OpenOptions::new().create(true).append(true).open(self.directory.join(LOG_FILE));
         let log = log.map_err(|error| self.failed("open the log of", &error))?;

@@ -365,10 +365,8 @@ async fn what_is_fine_takes_one_check() {
 #[tokio::test]
 async fn what_could_not_be_judged_disables_its_route_only() {
     let directory = tempfile::tempdir().unwrap();
-    let process = Process {
-        program: Program::new(directory.path().join("no-such-program")),
-        directory: directory.path().to_owned(),
-    };
+    let program = Program::new(directory.path().join("no-such-program"));
+    let process = Process { program, directory: directory.path().to_owned() };
     let mut gateway = gateway("g", 1, &[route("a", 50, &[]), route("b", 50, &[])]);
     gateway.routes[1].rewrites = vec![Rewrite { path: "/x".into(), condition: "path /y".into() }];
     let configuration = Configuration { gateways: vec![gateway], template: None };

@@ -504,18 +504,47 @@ async fn haproxy_that_was_never_recorded_is_found() {
     assert_eq!(window(port, 10).await, counts(&[("a", 10)]));
     // What died alone leaves workers that nothing but their mark tells of.
     kill(stage.driver.process.running().unwrap().pid);
-    let ended = async {
-        while !stage.driver.process.marked().is_empty() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(10), ended).await.expect("its worker ends, too");
+    // Its last worker goes a moment after it does.
+    until_marked(&stage, 0).await;
     stage.apply(std::slice::from_ref(&shop)).await;
     assert_ne!(stage.worker().await, worker);
-    assert_eq!(stage.driver.process.marked().len(), 2, "one master, one worker");
+    // One master, one worker; for a moment the master, that runs its program anew, bears no mark.
+    until_marked(&stage, 2).await;
     stage.driver.shutdown().await.unwrap();
     assert_eq!(stage.driver.process.marked(), []);
     assert!(Client::connect(port).await.is_err());
+}
+
+async fn until_marked(stage: &Stage, count: usize) {
+    let reached = async {
+        while stage.driver.process.marked().len() != count {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let words = format!("{count} processes of HAProxy run");
+    tokio::time::timeout(Duration::from_secs(10), reached).await.expect(&words);
+}
+
+/// Without a record, and found while the master runs its program anew for every change of its configuration.
+#[tokio::test]
+async fn haproxy_that_was_never_recorded_is_never_doubled() {
+    let a = service("a").await;
+    let target = [target("a", a)];
+    let mut gateways = vec![gateway("g0", free_port(), &[route("a", 100, &target)])];
+    let mut stage = Stage::new();
+    let record = stage.directory.path().join("process.json");
+    std::fs::create_dir(record.with_added_extension("new")).unwrap();
+    stage.apply(&gateways).await;
+    let master = stage.driver.process.running();
+    for turn in 1..20 {
+        stage = stage.reborn();
+        let name = format!("g{turn}");
+        gateways.push(gateway(&name, free_port(), &[route("a", 100, &target)]));
+        assert!(stage.apply(&gateways).await.changed);
+        assert_eq!(stage.driver.process.running(), master);
+    }
+    // Workers that were reloaded away end once they carry nothing.
+    until_marked(&stage, 2).await;
 }
 
 fn kill(pid: i32) {
