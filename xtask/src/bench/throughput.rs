@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-const ROUNDS: usize = 5;
-const ROUND_SECONDS: u32 = 5;
+const ROUNDS: usize = 11;
+const ROUND_SECONDS: u32 = 3;
 const CONNECTIONS: u32 = 32;
 const INSTANCES: u32 = 2;
 const RATIO_MIN: f64 = 0.95;
@@ -29,7 +29,7 @@ pub(super) struct Rounds {
     pub(super) scripts: Option<[PathBuf; 2]>,
 }
 
-/// Measures both in turn and compares the medians.
+/// Measures both in turn and compares them round by round.
 pub fn measure(bench: &Bench) -> Result<Vec<Measure>> {
     let (api, progress) = (bench.api(), bench.progress);
     let one = shop::blueprint("shop", bench.runtime, &[1], INSTANCES)?;
@@ -49,7 +49,8 @@ pub fn measure(bench: &Bench) -> Result<Vec<Measure>> {
     Ok(vec![Measure::at_least(what, ratio(&logging)?, "", RATIO_MIN)])
 }
 
-/// Starts HAProxy as `setup` says and compares; `rounds` are made when both answer. The ratio of the medians.
+/// Starts HAProxy as `setup` says and compares; `rounds` are made when both answer. The median of the ratios of the
+/// rounds: what slows the machine down for a while slows both sides of a round down.
 pub(super) fn against_hand(
     bench: &Bench,
     segue: &str,
@@ -63,31 +64,37 @@ pub(super) fn against_hand(
         .with_context(|| format!("HAProxy's words are in {}", haproxy.log().display()))
         .and_then(|()| compare(bench, [segue, &by_hand], &rounds([segue, &by_hand])?));
     let stopped = haproxy.stop(bench.progress);
-    let [segue, by_hand] = rates?;
+    let rates = rates?;
     stopped?;
+    let median = |values: Vec<f64>| quantile(&values, 0.5).context("nothing was measured");
+    let (segue, by_hand) = (
+        median(rates.iter().map(|[segue, _]| *segue).collect())?,
+        median(rates.iter().map(|[_, by_hand]| *by_hand).collect())?,
+    );
     progress::say(&format!(
         "medians: {segue:.0} requests/s through the gateway, {by_hand:.0} by hand"
     ));
-    Ok(segue / by_hand)
+    median(rates.iter().map(|[segue, by_hand]| segue / by_hand).collect())
 }
 
-/// The medians of both.
-fn compare(bench: &Bench, urls: [&str; 2], rounds: &Rounds) -> Result<[f64; 2]> {
-    let mut rates = [Vec::new(), Vec::new()];
+/// What both were in each round.
+fn compare(bench: &Bench, urls: [&str; 2], rounds: &Rounds) -> Result<Vec<[f64; 2]>> {
+    let mut rates = Vec::with_capacity(rounds.count);
     for round in 1..=rounds.count {
+        let mut both = [0.0; 2];
         // Who is first changes from round to round.
         for side in if round % 2 == 0 { [1, 0] } else { [0, 1] } {
             let script = rounds.scripts.as_ref().map(|scripts| scripts[side].as_path());
-            rates[side].push(wrk_with(urls[side], CONNECTIONS, rounds.seconds, script)?);
+            both[side] = wrk_with(urls[side], CONNECTIONS, rounds.seconds, script)?;
         }
         bench.progress.pass("between rounds", Duration::from_millis(200))?;
-        let (our, their) = (rates[0][round - 1], rates[1][round - 1]);
+        let [our, their] = both;
         progress::say(&format!(
             "round {round}: {our:.0} requests/s through the gateway, {their:.0} by hand"
         ));
+        rates.push(both);
     }
-    let median = |rates: &[f64]| quantile(rates, 0.5).context("nothing was measured");
-    Ok([median(&rates[0])?, median(&rates[1])?])
+    Ok(rates)
 }
 
 pub(super) fn wait_for_answer(bench: &Bench, url: &str) -> Result<()> {

@@ -15,7 +15,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 const INSTANCES: u32 = 2;
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 11;
 const ROUND_SECONDS: u32 = 2;
 const RATIO_MIN: f64 = 0.85;
 /// What matches the condition.

@@ -8,6 +8,7 @@
 use super::ways::{Named, Ways};
 use crate::driver::Error;
 use crate::gateways::{Count, Passage};
+use memchr::memchr_iter;
 use rustix::fs::{CWD, Mode, OFlags, mkfifoat, openat};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -159,11 +160,15 @@ impl Lines {
     /// Counts the whole lines, and keeps the rest.
     fn count(&mut self, ways: &mut Ways, now: i64) {
         let filled = &self.buffer[..self.filled];
-        let whole = filled.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-        // Other words than these, HAProxy says about itself.
-        let lines =
-            filled[..whole].split(|byte| *byte == b'\n').filter(|line| line.starts_with(b"{"));
-        lines.for_each(|line| ways.count(line, &mut self.scratch, now));
+        let mut whole = 0;
+        for end in memchr_iter(b'\n', filled) {
+            let line = &filled[whole..end];
+            // Other words than these, HAProxy says about itself.
+            if line.starts_with(b"{") {
+                ways.count(line, &mut self.scratch, now);
+            }
+            whole = end + 1;
+        }
         self.buffer.copy_within(whole..self.filled, 0);
         self.filled -= whole;
         if self.filled == self.buffer.len() {

@@ -3,6 +3,7 @@
 //! Pure. What it cannot read is no line; nothing in a line can do harm.
 
 use crate::gateways::Request;
+use memchr::memmem;
 use serde::Deserialize;
 use std::borrow::Cow;
 
@@ -49,7 +50,7 @@ pub(super) struct Line<'a> {
 impl<'a> Line<'a> {
     /// Reads a line, without its end. `scratch` is memory that is used again for the next one.
     pub(super) fn read(line: &'a [u8], scratch: &'a mut Vec<u8>) -> Option<Self> {
-        let end = line.windows(REST.len()).position(|part| part == REST)?;
+        let end = memmem::find(line, REST)?;
         scratch.clear();
         scratch.extend_from_slice(&line[..end]);
         scratch.push(b'}');
