@@ -113,12 +113,16 @@ impl ByHand {
         write_file(&file, setup)?;
         let program =
             setup::program("haproxy").context("haproxy is not installed; run cargo xtask setup")?;
+        let create = |file: &Path| {
+            fs::File::create(file).with_context(|| format!("{} cannot be written", file.display()))
+        };
         let log = file.with_extension("log");
-        let words = fs::File::create(&log)
-            .with_context(|| format!("{} cannot be written", log.display()))?;
+        let words = create(&log)?;
+        // A log that is kept, since ours is read.
+        let requests = create(&file.with_extension("requests"))?;
         let mut command = Command::new(program);
         command.arg("-W").arg("-f").arg(&file);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(words);
+        command.stdin(Stdio::null()).stdout(requests).stderr(words);
         let child = command.spawn().context("haproxy cannot be started")?;
         let mut haproxy = Self { child, file };
         let started = progress.wait_quietly("haproxy runs", HAPROXY_TIME_MAX, || {
