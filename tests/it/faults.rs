@@ -1,7 +1,7 @@
 //! What goes wrong outside is told in its own words, and put right.
 
 use rustix::process::Signal;
-use segue_tests::service::Service;
+use segue_tests::service::{Service, program};
 use segue_tests::wait::{LIMIT, wait_until, wait_while};
 use segue_tests::{load, processes, shop};
 use serde_json::Value;
@@ -141,4 +141,30 @@ fn a_second_service_on_the_same_data_refuses_with_a_sentence() {
     }
     assert_eq!(api.get("/readyz").status, 200);
     assert_eq!(service.instances(), before);
+}
+
+#[test]
+fn a_low_limit_on_open_files_is_raised() {
+    let data = tempfile::tempdir().expect("a folder can be made");
+    let started = std::process::Command::new("sh")
+        .args(["-c", "ulimit -S -n 256 && exec \"$@\"", "sh"])
+        .arg(program())
+        .args(["serve", "--containers", "simulated", "--gateways", "simulated"])
+        .args(["--listen", "127.0.0.1:0", "--data"])
+        .arg(data.path())
+        .stderr(std::process::Stdio::null())
+        .spawn();
+    let mut child = started.expect("the program can be started");
+    let limits = format!("/proc/{}/limits", child.id());
+    let raised = std::panic::catch_unwind(|| {
+        wait_until("the limit is raised", LIMIT, || {
+            let limits = std::fs::read_to_string(&limits).unwrap_or_default();
+            let line = limits.lines().find(|line| line.starts_with("Max open files"));
+            let soft = line.and_then(|line| line.split_whitespace().nth(3)?.parse::<u64>().ok());
+            soft.filter(|soft| *soft > 256).ok_or(limits)
+        })
+    });
+    processes::signal(child.id(), Signal::TERM);
+    child.wait().expect("an own child can be waited for");
+    raised.expect("the service raises its limit");
 }

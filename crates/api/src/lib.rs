@@ -13,6 +13,7 @@ mod front;
 mod idempotency;
 mod inside;
 mod legacy;
+pub mod limits;
 pub mod logs;
 mod memo;
 mod negotiation;

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use segue_api::config::{Config, Setting, Settings};
-use segue_api::{Serving, example_service, logs, serve, tools};
+use segue_api::{Serving, example_service, limits, logs, serve, tools};
 use serde_json::json;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -111,6 +111,7 @@ fn execute(command: Command) -> Result<()> {
         Command::Serve(serve) => {
             let config = serve.config()?;
             logs::start(&config.settings.log).map_err(anyhow::Error::msg)?;
+            limits::raise_open_files();
             runtime()?.block_on(run(config))
         }
         Command::Replay { place, verify } => {

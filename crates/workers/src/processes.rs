@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 use std::fs;
 use uuid::Uuid;
 
+/// The variable that marks our HAProxy, with its directory; no instance may have it.
+pub(crate) const HAPROXY_MARK: &str = "SEGUE_HAPROXY";
+
 /// What tells a process apart from every other one, also from a later one with the same id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Identity {

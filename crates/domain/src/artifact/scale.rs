@@ -54,9 +54,12 @@ pub struct Cpu {
 }
 
 impl Cpu {
-    /// A share of `milli` thousandths of a core.
+    /// A share of `milli` thousandths of a core, rounded half-up to hundredths: what is kept is what documents print, so
+    /// that who sends back what was read changes nothing. Of more than nothing a hundredth is left at least, since nothing
+    /// stands for no limit.
     pub const fn from_milli(milli: u64) -> Self {
-        Self { milli }
+        let hundredths = milli.saturating_add(5) / 10;
+        Self { milli: if milli > 0 && hundredths == 0 { 10 } else { hundredths * 10 } }
     }
 
     /// Thousandths of a core.
@@ -64,7 +67,7 @@ impl Cpu {
         self.milli
     }
 
-    /// Cores, rounded half-up to 2 decimals, as documents print it.
+    /// Cores, as documents print it: with 2 decimals.
     #[expect(clippy::cast_precision_loss, reason = "hundredths of a core stay far below 2^53")]
     pub fn cores(self) -> f64 {
         ((self.milli + 5) / 10) as f64 / 100.0
@@ -87,8 +90,10 @@ impl FromStr for Cpu {
             Some(number) => (number.trim_end(), 1.0),
             None => (text.trim(), 1000.0),
         };
-        let milli = (decimal(number).ok_or_else(error)? * factor).round();
-        if (0.0..1e15).contains(&milli) { Ok(Self { milli: milli as u64 }) } else { Err(error()) }
+        // A fraction of a thousandth is more than nothing, too.
+        let milli = decimal(number).ok_or_else(error)? * factor;
+        let milli = if milli > 0.0 { milli.round().max(1.0) } else { milli };
+        if (0.0..1e15).contains(&milli) { Ok(Self::from_milli(milli as u64)) } else { Err(error()) }
     }
 }
 
@@ -238,7 +243,18 @@ mod tests {
         for text in ["", "-1", "x", "1k", "inf", "NaN", "1,5", "1 2"] {
             assert!(text.parse::<Cpu>().is_err(), "{text}");
         }
-        assert!((Cpu::from_milli(1255).cores() - 1.26).abs() < 1e-9);
+        for (text, cores) in [
+            ("385m", 0.39),
+            ("384m", 0.38),
+            ("1.255", 1.26),
+            ("4m", 0.01),
+            ("0.0001", 0.01),
+            ("0", 0.0),
+        ] {
+            let cpu: Cpu = text.parse().unwrap();
+            assert!((cpu.cores() - cores).abs() < 1e-9, "{text}");
+            assert_eq!(cpu.cores().to_string().parse(), Ok(cpu), "{text}");
+        }
     }
 
     #[test]

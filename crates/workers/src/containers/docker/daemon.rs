@@ -20,12 +20,16 @@ use std::sync::Mutex;
 use std::time::Duration;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
 /// How long the daemon may take to answer a question.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 /// How long it may take to create, start or remove a container, or to stop one beyond the time that it has to end.
 const CHANGE_LIMIT: Duration = Duration::from_mins(1);
+/// How many questions are asked at once. Deployments look at what runs at the same moments, and each question takes a
+/// connection.
+const QUESTIONS_MAX: usize = 16;
 /// How long nobody waits for a daemon that did not answer.
 const SILENCE_PAUSE: Duration = Duration::from_secs(5);
 /// How many lines of a container that ended are read.
@@ -62,13 +66,20 @@ pub(super) struct Daemon {
     /// Connected once the daemon said which version of the API it speaks. Each call makes a connection of its own, so
     /// that none is answered by a daemon that is going down.
     client: Mutex<Option<Docker>>,
+    questions: Semaphore,
     /// When an answer was last waited for in vain.
     silent_at: Mutex<Option<Instant>>,
 }
 
 impl Daemon {
     pub(super) fn new(socket: PathBuf, stop_timeout: Duration) -> Self {
-        Self { socket, stop_timeout, client: Mutex::default(), silent_at: Mutex::default() }
+        Self {
+            socket,
+            stop_timeout,
+            client: Mutex::default(),
+            questions: Semaphore::new(QUESTIONS_MAX),
+            silent_at: Mutex::default(),
+        }
     }
 
     pub(super) async fn ping(&self) -> Result<(), Error> {
@@ -81,7 +92,7 @@ impl Daemon {
         let options =
             ListContainersOptions { all: true, filters: Some(filters), ..Default::default() };
         let client = self.client().await?;
-        let answer = within(ANSWER_LIMIT, client.list_containers(Some(options))).await;
+        let answer = self.ask(client.list_containers(Some(options))).await;
         if let Err(DockerError::RequestTimeoutError) = answer {
             // Who asks next is told at once: what other drivers run does not wait for this one again and again.
             *self.silent_at.lock().expect("no holder of the lock panics") = Some(Instant::now());
@@ -148,7 +159,7 @@ impl Daemon {
     /// What the daemon has under the name `image`; `None` when there is none.
     pub(super) async fn image(&self, image: &str) -> Result<Option<ImageInspect>, Error> {
         let client = self.client().await?;
-        match within(ANSWER_LIMIT, client.inspect_image(image)).await {
+        match self.ask(client.inspect_image(image)).await {
             Ok(found) => Ok(Some(found)),
             Err(DockerError::DockerResponseServerError { status_code: NOT_FOUND, .. }) => Ok(None),
             Err(error) => Err(self.failed(&error)),
@@ -201,7 +212,7 @@ impl Daemon {
     /// How a container ended, and the end of what it said in its last life.
     pub(super) async fn last_words(&self, id: &str) -> (String, Vec<u8>) {
         let Ok(client) = self.client().await else { return ("ended".to_owned(), Vec::new()) };
-        let found = within(ANSWER_LIMIT, client.inspect_container(id, None)).await.ok();
+        let found = self.ask(client.inspect_container(id, None)).await.ok();
         let state = found.and_then(|found| found.state).unwrap_or_default();
         let code = state
             .exit_code
@@ -243,7 +254,7 @@ impl Daemon {
             }
             Ok(())
         };
-        within(ANSWER_LIMIT, read).await.map_err(|error| self.failed(&error))?;
+        self.ask(read).await.map_err(|error| self.failed(&error))?;
         Ok(output)
     }
 
@@ -254,6 +265,15 @@ impl Daemon {
     ) -> Result<impl Stream<Item = Result<EventMessage, DockerError>> + use<>, Error> {
         let options = EventsOptions { filters: Some(filters), ..Default::default() };
         Ok(self.client().await?.events(Some(options)))
+    }
+
+    /// Takes its turn among all questions. How long the answer may take counts from then on.
+    async fn ask<T>(
+        &self,
+        question: impl Future<Output = Result<T, DockerError>>,
+    ) -> Result<T, DockerError> {
+        let _turn = self.questions.acquire().await.expect("nobody closes it");
+        within(ANSWER_LIMIT, question).await
     }
 
     async fn client(&self) -> Result<Docker, Error> {

@@ -4,7 +4,7 @@ use super::log;
 use super::marks;
 use super::record::{Directory, Record};
 use crate::driver::Error;
-use crate::processes::Identity;
+use crate::processes::{HAPROXY_MARK, Identity};
 use indexmap::IndexMap;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::io::{self, ErrorKind};
@@ -92,6 +92,7 @@ fn environment(record: &Record, directory: &Directory) -> IndexMap<String, Strin
     if let (1, Some(port)) = (record.ports.len(), record.ports.values().next()) {
         environment.insert("PORT".to_owned(), port.to_string());
     }
+    environment.shift_remove(HAPROXY_MARK);
     environment.insert(marks::INSTANCE.to_owned(), record.spec.name.clone());
     environment.insert(marks::DIRECTORY.to_owned(), directory.path().display().to_string());
     environment

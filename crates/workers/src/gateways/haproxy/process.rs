@@ -6,7 +6,7 @@
 
 use super::program::Program;
 use crate::driver::{Changes, Error};
-use crate::processes::{self, Identity, Marked};
+use crate::processes::{self, HAPROXY_MARK, Identity, Marked};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
@@ -20,8 +20,6 @@ use tokio::task::JoinHandle;
 
 const RECORD_FILE: &str = "process.json";
 const LOG_FILE: &str = "haproxy.log";
-/// The variable that marks our HAProxy.
-const MARK: &str = "SEGUE_HAPROXY";
 /// How much of what HAProxy says against a file is read, in characters.
 const WORDS_MAX: usize = 65_536;
 const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
@@ -55,7 +53,7 @@ impl Process {
     }
 
     fn mark(&self) -> String {
-        format!("{MARK}={}", self.directory.display())
+        format!("{HAPROXY_MARK}={}", self.directory.display())
     }
 
     /// Lets HAProxy check the file `name`; an error carries its words.
@@ -112,7 +110,7 @@ impl Process {
             .env_clear()
             // Times in the lines about requests.
             .env("TZ", "UTC0")
-            .env(MARK, &self.directory)
+            .env(HAPROXY_MARK, &self.directory)
             .stdin(Stdio::null())
             .stdout(told)
             .stderr(log)
