@@ -5,6 +5,9 @@
 //! positions becomes one gap. Positions are never given again; readers and subscribers go on behind a gap; queries
 //! neither find nor count what is gone. Disk space is free once RocksDB compacted what was touched.
 //!
+//! A call goes on where those before it came to, for each type by itself, and ends a type behind so many records in a row
+//! that are too young to expire. One such record alone says little: its clock may have been ahead.
+//!
 //! It works in the background on what is durable, a few records at a time, each time atomically: being killed in the
 //! middle leaves less dropped, nothing broken.
 
@@ -22,10 +25,19 @@ use time::OffsetDateTime;
 
 /// Types of events that are never dropped: what users did, and who did it.
 pub const KEPT_TYPES: [&str; 2] = ["archive", "audit"];
-/// How many records are looked at, at most, for one batch.
-const BATCH_RECORDS_MAX: usize = 2_048;
-/// How many batches one call makes, at most: it is over in seconds, so that a service can stop.
-const BATCHES_MAX: usize = 256;
+/// How much is looked at.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Effort {
+    /// How many records, at most, for one batch.
+    pub(super) batch_records: usize,
+    /// How many batches one call makes, at most, beside those that only find records too young: it is over in seconds,
+    /// so that a service can stop.
+    pub(super) batches: usize,
+    /// Behind how many records in a row that are too young there are only such.
+    pub(super) young_records: usize,
+}
+
+const EFFORT: Effort = Effort { batch_records: 2_048, batches: 256, young_records: 16_384 };
 
 /// When records of a type are dropped.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +53,7 @@ pub struct Expiry {
 pub struct Dropped {
     /// How many records are gone.
     pub records: u64,
-    /// Whether there may be more, for another call: one looks at half a million records at most.
+    /// Whether there may be more, for another call, which goes on where this one came to.
     pub more: bool,
 }
 
@@ -63,30 +75,41 @@ pub enum RetentionError {
 }
 
 /// Up to which position the records of each type are dropped.
-#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Reached(BTreeMap<String, u64>);
 
 impl Log {
     /// Drops the records that expired. This takes a while; it holds up neither readers nor the writer.
     pub fn drop_expired(&self, expiries: &[Expiry]) -> Result<Dropped, RetentionError> {
+        self.drop_expired_with(expiries, EFFORT)
+    }
+
+    pub(super) fn drop_expired_with(
+        &self,
+        expiries: &[Expiry],
+        effort: Effort,
+    ) -> Result<Dropped, RetentionError> {
         if let Some(kept) = expiries.iter().find(|expiry| KEPT_TYPES.contains(&&*expiry.kind)) {
             return Err(RetentionError::Kept { kind: kept.kind.clone() });
         }
         let shared = self.shared();
         let _maintenance = shared.keeper.maintenance.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut run = Run::new(shared, expiries)?;
-        let first = run.after;
-        for _ in 0..BATCHES_MAX {
+        let mut run = Run::new(shared, expiries, effort)?;
+        let young_batches = effort.young_records.div_ceil(effort.batch_records) + 1;
+        for _ in 0..effort.batches + expiries.len() * young_batches {
             if run.done {
                 break;
             }
             run.batch()?;
         }
         run.dropped.more = !run.done;
+        run.end_section();
         if run.dropped.records > 0 {
             // The snapshots of the index still have what was dropped.
             keeper::write_due(shared, shared.progress.borrow().last, 0);
-            shared.storage.compact(first, run.after);
+            for (first, last) in run.sections {
+                shared.storage.compact(first, last);
+            }
         }
         Ok(run.dropped)
     }
@@ -95,13 +118,23 @@ impl Log {
 /// One pass over what may expire.
 struct Run<'a> {
     shared: &'a Shared,
+    effort: Effort,
     /// By type, in nanoseconds since 1970.
     before: BTreeMap<&'a str, i128>,
     pinned: BTreeSet<Position>,
-    /// The first record that would have gone, were it not pinned.
-    held: Option<Position>,
+    /// Up to where calls before this one came, those for other types among them.
+    stored: Reached,
+    /// The same for the types that may expire: each takes part from there on.
+    starts: BTreeMap<&'a str, u64>,
+    /// Types that are done, and up to where.
     reached: Reached,
     after: Position,
+    /// How many records in a row were too young for every type that takes part.
+    young: usize,
+    /// Where the records that are looked at began, and how many were gone by then.
+    section: (Position, u64),
+    /// What lies between positions of which some were dropped.
+    sections: Vec<(Position, Position)>,
     dropped: Dropped,
     done: bool,
 }
@@ -124,42 +157,51 @@ struct Work {
 }
 
 impl<'a> Run<'a> {
-    fn new(shared: &'a Shared, expiries: &'a [Expiry]) -> Result<Self, RetentionError> {
+    fn new(
+        shared: &'a Shared,
+        expiries: &'a [Expiry],
+        effort: Effort,
+    ) -> Result<Self, RetentionError> {
         let expiry = |expiry: &'a Expiry| (&*expiry.kind, expiry.before.unix_timestamp_nanos());
         let before: BTreeMap<_, _> = expiries.iter().map(expiry).collect();
-        let reached = shared.storage.retention()?;
-        let start = |kind: &&str| reached.0.get(*kind).copied().unwrap_or_default();
-        let after = Position(before.keys().map(start).min().unwrap_or_default());
+        let stored = shared.storage.retention()?;
+        let start = |kind: &&'a str| (*kind, stored.0.get(*kind).copied().unwrap_or_default());
+        let starts: BTreeMap<_, _> = before.keys().map(start).collect();
+        let after = Position(starts.values().copied().min().unwrap_or_default());
         let newest = shared.progress.borrow().last;
-        let pinned = shared.snapshots.positions().into_iter().chain([newest]).collect();
-        let done = before.is_empty();
-        let (held, dropped) = (None, Dropped::default());
-        Ok(Self { shared, before, pinned, held, reached, after, dropped, done })
+        Ok(Self {
+            shared,
+            effort,
+            pinned: shared.snapshots.positions().into_iter().chain([newest]).collect(),
+            done: before.is_empty(),
+            before,
+            stored,
+            starts,
+            reached: Reached::default(),
+            after,
+            young: 0,
+            section: (after, 0),
+            sections: Vec::new(),
+            dropped: Dropped::default(),
+        })
     }
 
     /// Looks at some records and drops those of them that expired.
     fn batch(&mut self) -> Result<(), RetentionError> {
         let mut work = Work::default();
         let mut position = self.after;
-        self.done = true;
+        let mut is_all = true;
         let shared = self.shared;
         shared.storage.each(self.after, |key, value| {
-            if work.seen == BATCH_RECORDS_MAX {
-                self.done = false;
+            if work.seen == self.effort.batch_records || self.young >= self.effort.young_records {
+                is_all = false;
                 return Ok(ControlFlow::Break(()));
             }
             let stored = Stored::read(record_position(key).unwrap_or(position.next()), value)?;
             let last = follows(position, key, &stored)?;
             let expired = match stored {
                 Stored::Gap(_) => true,
-                Stored::Record(body) => {
-                    let age = body.age()?;
-                    if self.before.values().all(|before| age.time >= *before) {
-                        return Ok(ControlFlow::Break(()));
-                    }
-                    self.note_reached(age.time, position);
-                    self.is_expired(age, last)
-                }
+                Stored::Record(body) => self.is_expired(body.age()?, position, last),
             };
             work.add(last, &stored, expired);
             position = last;
@@ -167,44 +209,65 @@ impl<'a> Run<'a> {
         })?;
         // A stretch at the end may go on in the next batch, which then begins with its gap.
         self.after = match work.stretches.last() {
-            Some(open) if !self.done && open.last == position => Position(open.gap.first.0 - 1),
+            Some(open) if !is_all && open.last == position => Position(open.gap.first.0 - 1),
             _ => position,
         };
-        self.write(work)
-    }
-
-    /// Whether the record at `position` goes now.
-    fn is_expired(&mut self, age: Age<'_>, position: Position) -> bool {
-        let before = self.before.get(age.kind);
-        let expired = before.is_some_and(|before| age.time < *before) && !age.has_fact;
-        let held = expired && self.pinned.contains(&position);
-        if held {
-            self.held.get_or_insert(position);
+        self.write(work)?;
+        self.done = is_all;
+        if !is_all && self.young >= self.effort.young_records {
+            self.go_to_next_types(position);
         }
-        expired && !held
+        Ok(())
     }
 
-    /// Types whose time is over before this record are done up to the one before it.
-    fn note_reached(&mut self, time: i128, before: Position) {
-        for (kind, limit) in &self.before {
-            if time < *limit {
-                self.reached.0.remove(*kind);
-            } else {
-                self.reached.0.entry((*kind).to_owned()).or_insert(before.0);
+    /// Those that take part are done up to `position`. Others were done that far before, and go on where they came to.
+    fn go_to_next_types(&mut self, position: Position) {
+        for (kind, start) in &self.starts {
+            if *start <= position.0 {
+                self.reached.0.entry((*kind).to_owned()).or_insert(position.0);
             }
         }
+        self.end_section();
+        let next = self.starts.values().copied().filter(|start| *start > position.0).min();
+        self.after = Position(next.unwrap_or(position.0));
+        self.section = (self.after, self.dropped.records);
+        self.young = 0;
+        self.done = next.is_none();
+    }
+
+    fn end_section(&mut self) {
+        let (first, dropped) = self.section;
+        if self.dropped.records > dropped {
+            self.sections.push((first, self.after));
+        }
+    }
+
+    /// Whether the record at `position`, behind the one at `former`, goes now.
+    fn is_expired(&mut self, age: Age<'_>, former: Position, position: Position) -> bool {
+        let starts = &self.starts;
+        let takes_part = |kind: &str| starts.get(kind).is_some_and(|start| *start <= former.0);
+        let mut limits = self.before.iter().filter(|(kind, _)| takes_part(kind));
+        let is_young = limits.all(|(_, before)| age.time >= *before);
+        self.young = if is_young { self.young + 1 } else { 0 };
+        let Some(before) = self.before.get(age.kind).filter(|_| !age.has_fact) else {
+            return false;
+        };
+        let goes = age.time < *before && !self.pinned.contains(&position);
+        if !goes && takes_part(age.kind) {
+            // It may go the next time.
+            self.reached.0.entry(age.kind.to_owned()).or_insert(former.0);
+        }
+        goes
     }
 
     /// Up to where the next call need not look again.
     fn reached_so_far(&self) -> Reached {
-        let mut reached = self.reached.0.clone();
-        // What is held back now may go the next time.
-        let held = self.held.filter(|_| self.done).map_or(u64::MAX, |held| held.0 - 1);
-        for kind in self.before.keys() {
-            let reached = reached.entry((*kind).to_owned()).or_insert(self.after.0);
-            *reached = held.min(*reached);
-        }
-        Reached(reached)
+        let mut reached = self.stored.clone();
+        reached.0.extend(self.starts.iter().map(|(kind, start)| {
+            let done = self.reached.0.get(*kind).copied();
+            ((*kind).to_owned(), done.unwrap_or(self.after.0.max(*start)))
+        }));
+        reached
     }
 
     fn write(&mut self, work: Work) -> Result<(), RetentionError> {

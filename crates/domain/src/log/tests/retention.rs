@@ -1,6 +1,7 @@
 //! Old records go, and everything else stays: positions, hashes, totals, streams, facts.
 
 use super::*;
+use crate::log::retention::Effort;
 
 fn of_kind(kind: &str, number: usize) -> Draft {
     let mut draft = draft(number);
@@ -87,6 +88,47 @@ fn what_users_did_and_the_newest_record_are_never_dropped() {
     assert_eq!(log.drop_expired(&[]).unwrap(), Dropped::default());
 }
 
+/// As many calls as it takes, of which none may be in vain.
+fn drop_all(log: &Log, expiries: &[Expiry], effort: Effort) {
+    let enough = usize::try_from(log.last().0).unwrap() + 2;
+    let calls = (0..enough).take_while(|_| log.drop_expired_with(expiries, effort).unwrap().more);
+    assert!(calls.count() < enough, "it comes to an end");
+}
+
+#[test]
+fn a_type_that_stays_longer_holds_up_no_other() {
+    let effort = Effort { batch_records: 4, batches: 2, young_records: 3 };
+    let log = Log::in_memory().unwrap();
+    let notes = ["health", "archive", "archive", "health", "archive", "archive"];
+    let kinds = notes.into_iter().cycle().take(120).chain(["metrics"; 30]);
+    append(&log, kinds.enumerate().map(|(number, kind)| of_kind(kind, number)).collect());
+    let before = |seconds| NOON + time::Duration::seconds(seconds);
+    let expiries = [("health", before(10)), ("metrics", before(140))]
+        .map(|(kind, before)| Expiry { kind: kind.into(), before });
+    drop_all(&log, &expiries, effort);
+    assert_eq!((total(&log, "health"), total(&log, "metrics")), (40 - 4, 10));
+    // All is done, so that little is looked at again.
+    assert_eq!(log.drop_expired_with(&expiries, effort).unwrap(), Dropped::default());
+    log.verify().unwrap();
+}
+
+#[test]
+fn a_record_from_a_clock_that_was_ahead_holds_up_none_behind_it() {
+    let effort = Effort { batch_records: 4, batches: 2, young_records: 3 };
+    let log = Log::in_memory().unwrap();
+    let ahead = |number: usize| Draft {
+        time: NOON + time::Duration::days(200),
+        ..of_kind("metrics", number)
+    };
+    append(&log, vec![of_kind("metrics", 0), ahead(1), ahead(2), of_kind("metrics", 3)]);
+    append(&log, (4..20).map(|number| of_kind("metrics", number)).collect());
+    drop_all(&log, &expired(10), effort);
+    assert_eq!(positions(&all(&log)), (2..=3).chain(11..=20).collect::<Vec<_>>());
+    // They go when their own time comes.
+    drop_all(&log, &expired(300 * 86_400), effort);
+    assert_eq!(positions(&all(&log)), [20]);
+}
+
 #[test]
 fn a_subscription_in_the_middle_goes_on_behind_the_gap() {
     let log = Log::in_memory().unwrap();
@@ -135,7 +177,9 @@ proptest! {
     #[test]
     fn dropping_is_filtering(
         kinds in prop::collection::vec(0..3usize, 1..60), rounds in prop::collection::vec((0..60i64, 0..60i64, 0..6usize), 1..5),
+        batch_records in 2..9usize, batches in 1..4usize, young_records in 1..9usize,
     ) {
+        let effort = Effort { batch_records, batches, young_records };
         let log = Log::in_memory().unwrap();
         let name = |kind: usize| ["archive", "metrics", "health"][kind];
         let mut number = 0;
@@ -148,7 +192,7 @@ proptest! {
             let limit = |seconds| NOON + time::Duration::seconds(seconds);
             let expiries =
                 [("metrics", limit(metrics)), ("health", limit(health))].map(|(kind, before)| Expiry { kind: kind.into(), before });
-            log.drop_expired(&expiries).unwrap();
+            drop_all(&log, &expiries, effort);
             let newest = log.last();
             expected.retain(|record| {
                 record.position == newest
