@@ -2,16 +2,20 @@
 //!
 //! A verdict is an event and nothing else; what follows from it is the business of [`crate::escalation`]. Response times
 //! come from the log, whoever measured them.
+//!
+//! Where no requests come, a response time of 0 is told, which says nothing about how fast a cluster is. So without
+//! traffic only what checks added is taken back, and nothing of what was deployed.
 
 #[cfg(test)]
 mod tests;
 
 use crate::driver::Error;
+use crate::health;
 use crate::turn::{Turn, Worker};
 use async_trait::async_trait;
 use segue_domain::artifact::{Cluster, Deployment, GatewayName, Service, SlaCheck};
-use segue_domain::command::{Direction, Report, Verdict};
-use segue_domain::event::{Bound, Position, Query, Tags, TimeRange};
+use segue_domain::command::{Direction, EscalationEvent, Report, Verdict};
+use segue_domain::event::{Bound, Position, Query, Record, Tags, TimeRange};
 use segue_domain::log::ReadError;
 use segue_domain::state::State;
 use segue_domain::store::Store;
@@ -19,6 +23,12 @@ use time::{Duration, OffsetDateTime};
 
 /// What response times are tagged with: the interface's spelling, and the one of those who measured for the predecessor.
 const RESPONSE_TIME: [&str; 2] = ["metrics:responseTime", "metrics:response-time"];
+
+/// Who gives verdicts, as records say it.
+const ACTOR: &str = "worker:sla";
+
+/// How many steps that were taken are looked at, newest first.
+const STEPS_MAX: u64 = 100;
 
 /// What is measured of a single route is tagged with.
 const ROUTES: &str = "routes";
@@ -43,7 +53,7 @@ pub fn concerns(tags: &Tags) -> bool {
 #[async_trait]
 impl Worker for SlaWorker {
     fn actor(&self) -> String {
-        "worker:sla".to_owned()
+        ACTOR.to_owned()
     }
 
     /// Comes to one verdict at most, since each has a cause of its own; then the next turn follows at once.
@@ -137,10 +147,53 @@ impl Subject<'_> {
             return Ok(None);
         }
         let mut means = Vec::new();
+        let mut is_idle = true;
         for gateway in self.gateways() {
-            means.push(self.mean(gateway, window.interval)?);
+            let mean = self.mean(gateway, window.interval)?;
+            is_idle = is_idle && (mean.is_none() || self.is_idle(gateway)?);
+            means.push(mean);
         }
-        Ok(window.judge(means))
+        Ok(match window.judge(means) {
+            Some(Direction::Down) if is_idle && !self.has_grown()? => None,
+            verdict => verdict,
+        })
+    }
+
+    /// Whether no requests come to `gateway`, as far as we count them ourselves.
+    fn is_idle(&self, gateway: &str) -> Result<bool, ReadError> {
+        let tags = vec![format!("gateways:{gateway}"), "metrics:rate".to_owned()];
+        let page = self.store.query(&Query { tags, ..Query::default() }, 1, 1)?;
+        let newest = page.records.first();
+        let is_own = |record: &Record| record.provenance.actor == health::ACTOR;
+        Ok(newest.is_some_and(|record| is_own(record) && record.event.value == 0))
+    }
+
+    /// Whether checks added more than they took back, as far as the last of what followed from them tells.
+    fn has_grown(&self) -> Result<bool, ReadError> {
+        let tags = vec![
+            format!("deployments:{}", self.deployment.name),
+            format!("clusters:{}", self.cluster),
+            "escalation:applied".to_owned(),
+        ];
+        let applied = self.store.query(&Query { tags, ..Query::default() }, 1, STEPS_MAX)?;
+        let mut grown = 0;
+        for record in &applied.records {
+            let Some(cause) = record.provenance.cause else { continue };
+            let before = Position(cause.0.saturating_sub(1));
+            let verdict = self.store.log().read(before, 1)?;
+            let own = verdict
+                .first()
+                .filter(|found| found.position == cause && found.provenance.actor == ACTOR);
+            let direction = own.and_then(|own| {
+                Some(EscalationEvent::of(own.position, &own.event.tags)?.direction)
+            });
+            grown += match direction {
+                Some(Direction::Up) => 1,
+                Some(Direction::Down) => -1,
+                None => 0,
+            };
+        }
+        Ok(grown > 0)
     }
 
     /// Whether an escalation of this cluster, of whomever, is too recent for another one.

@@ -9,7 +9,9 @@ use crate::gateways::simulated::SimulatedGateways;
 use crate::routing::GatewaysWorker;
 use crate::turn;
 use futures::executor::block_on;
-use segue_domain::command::{Command, Context, Posted, Rules, Submission, Verb};
+use segue_domain::command::{
+    Command, Context, Measure, Measurement, Posted, Rules, Submission, Verb,
+};
 use segue_domain::dsl::{self, Options};
 use segue_domain::event::Record;
 use serde_json::{Value, json};
@@ -46,6 +48,8 @@ fn the_slowest_gateway_decides_and_without_data_nothing_happens() {
 enum At {
     /// Somebody measured so many milliseconds.
     Measured(i64, f64),
+    /// Segue tells that no requests come.
+    Idle(i64),
     /// Somebody posts an event with these tags.
     Posted(i64, &'static [&'static str]),
     /// Nothing but a tick.
@@ -100,6 +104,23 @@ fn a_day_of_a_cluster() {
     let posted = Posted(4, &["sla:escalate", "deployment:shop", "clusters:web"]);
     assert_eq!(play(&[posted, Measured(5, 10.0), Tick(14)]), (3, vec![]));
     assert_eq!(play(&[posted, Measured(35, 10.0)]), (2, vec![(35, down)]));
+}
+
+/// Shows: D40
+#[test]
+fn without_requests_only_what_was_added_is_taken_back() {
+    use At::{Idle, Measured, Posted};
+    let (up, down) = ("sla:escalate", "sla:deescalate");
+    // A response time of 0 where nobody asked is no measurement, and no reason to shrink.
+    assert_eq!(play(&[Idle(5), Idle(100)]), (2, vec![]));
+    let story = [Measured(5, 900.0), Idle(40), Idle(80), Idle(120)];
+    assert_eq!(play(&story), (3 - 1, vec![(5, up), (40, down)]));
+    // What somebody else asked for is not ours to take back.
+    let posted = Posted(4, &["sla:escalate", "deployments:shop", "clusters:web"]);
+    assert_eq!(play(&[posted, Idle(40), Idle(80)]), (3, vec![]));
+    // Requests that are answered at once are a measurement, also when the mean is 0.
+    assert_eq!(play(&[Idle(5), Measured(50, 0.0)]).0, 2);
+    assert_eq!(play(&[Measured(50, 0.0)]), (1, vec![(50, down)]));
 }
 
 /// Shows: D20
@@ -203,6 +224,7 @@ impl World {
 
     fn happen(&mut self, at: At) {
         let (At::Measured(second, _)
+        | At::Idle(second)
         | At::Posted(second, _)
         | At::Tick(second)
         | At::Killed(second)) = at;
@@ -212,6 +234,7 @@ impl World {
             At::Measured(_, milliseconds) => {
                 self.post(&["gateways:shop/web/http", "metrics:responseTime"], json!(milliseconds));
             }
+            At::Idle(_) => self.tell_idle(),
             At::Posted(_, tags) => self.post(tags, json!("")),
             At::Tick(_) => {}
             At::Killed(_) => {
@@ -220,6 +243,17 @@ impl World {
             }
         }
         self.settle();
+    }
+
+    fn tell_idle(&mut self) {
+        let told = |metric| Measurement {
+            subject: segue_domain::command::Subject::Gateway("shop/web/http".to_owned()),
+            measure: Measure::Metric(metric),
+            value: json!(0),
+        };
+        let told = ["rate", "responseTime"].map(told).to_vec();
+        let (store, now, last) = (&self.store, self.now, self.store.log().last());
+        block_on(turn::take(store, &mut Teller(told), now, last, || "turn".to_owned())).unwrap();
     }
 
     fn post(&self, tags: &[&str], value: Value) {
@@ -286,6 +320,21 @@ impl World {
         };
         own.filter_map(|record| Some(((record.time - START).whole_seconds(), tag(record)?)))
             .collect()
+    }
+}
+
+/// Tells what it was given, as the worker does that measures.
+struct Teller(Vec<Measurement>);
+
+#[async_trait]
+impl Worker for Teller {
+    fn actor(&self) -> String {
+        health::ACTOR.to_owned()
+    }
+
+    async fn turn(&mut self, _: &State, _: OffsetDateTime) -> Result<Turn, Error> {
+        let reports = vec![Report::Measured(self.0.clone())];
+        Ok(Turn { reports, without_cause: true, ..Turn::default() })
     }
 }
 
