@@ -8,11 +8,15 @@ use serde_json::json;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Records are made by one thread and freed by another, which the allocator of the C library does under a lock.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+/// How long what blocks a thread may go on once the service has stopped.
+const BLOCKING_STOP: Duration = Duration::from_secs(2);
 
 /// Deploys services from blueprints, routes their traffic, and records every action.
 #[derive(Parser)]
@@ -112,7 +116,11 @@ fn execute(command: Command) -> Result<()> {
             let config = serve.config()?;
             logs::start(&config.settings.log).map_err(anyhow::Error::msg)?;
             limits::raise_open_files();
-            runtime()?.block_on(run(config))
+            let runtime = runtime()?;
+            let outcome = runtime.block_on(run(config));
+            // A backup under way is not waited for: there is none until it is whole.
+            runtime.shutdown_timeout(BLOCKING_STOP);
+            outcome
         }
         Command::Replay { place, verify } => {
             print(&tools::fold(&place.settings()?, verify)?);
@@ -133,6 +141,8 @@ fn execute(command: Command) -> Result<()> {
         }
         Command::Down(place) => {
             let settings = place.settings()?;
+            // Each instance that is found is held by a descriptor.
+            limits::raise_open_files();
             print(&runtime()?.block_on(tools::down(&settings))?);
             Ok(())
         }

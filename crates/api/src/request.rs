@@ -385,7 +385,10 @@ async fn answer<F: Future<Output = Answer>>(
         } else {
             request.payload = Some(payload);
         }
-        if let Some(answer) = request.repeated()? {
+        // What is handed on is the business of whom it is handed to.
+        if manner.read
+            && let Some(answer) = request.repeated()?
+        {
             return Ok(answer);
         }
         let answer = route(request).await?;

@@ -71,6 +71,11 @@ async fn requests_and_answers_pass_through() {
     check("/proxy/gateways/a%2Fb/x", "/x").await;
     check("/proxy/gateways/a/b/x/", "/x/").await;
     check("/proxy/gateways/a/b", "/").await;
+    // What means something to Segue means what it means to whom it is handed on.
+    let headers = [("Idempotency-Key", "k".repeat(300))];
+    let headers = headers.each_ref().map(|(name, value)| (*name, value.as_str()));
+    let path = "/proxy/gateways/a/b/x?validate_only=maybe";
+    assert_eq!(segue.client.send("POST", path, &headers, "body").await.status, 202);
     let unknown = [
         "/proxy/host/127.0.0.1/port/1/x".to_owned(),
         format!("/proxy/host/localhost/port/{port}/x"),

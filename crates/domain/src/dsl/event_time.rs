@@ -7,7 +7,7 @@
 //! ```
 
 use time::{
-    Date, Duration, Month, OffsetDateTime, Time,
+    Date, Duration, Month, OffsetDateTime, Time, UtcOffset,
     format_description::well_known::{Iso8601, Rfc3339},
 };
 use winnow::{
@@ -17,15 +17,24 @@ use winnow::{
     token::one_of,
 };
 
-/// Reads an ISO 8601 timestamp with an offset.
+/// Reads an ISO 8601 timestamp with an offset. `None` also for one that has no place in UTC, since the years end.
 pub(super) fn instant(text: &str) -> Option<OffsetDateTime> {
     OffsetDateTime::parse(text, &Rfc3339)
         .or_else(|_| OffsetDateTime::parse(text, &Iso8601::PARSING))
         .ok()
+        .filter(has_place)
+}
+
+fn has_place(at: &OffsetDateTime) -> bool {
+    at.checked_to_offset(UtcOffset::UTC).is_some()
 }
 
 /// Reads a time of a query. `None` also for what no calendar has.
 pub(super) fn query_time(text: &str, now: OffsetDateTime) -> Option<OffsetDateTime> {
+    calculated(text, now).filter(has_place)
+}
+
+fn calculated(text: &str, now: OffsetDateTime) -> Option<OffsetDateTime> {
     let (base, text) = match (text.strip_prefix("now"), text.split_once("||")) {
         (Some(text), _) => (now, text),
         (None, Some((base, text))) => (instant(base)?, text),
@@ -152,6 +161,7 @@ mod tests {
         check("2030-01-10T15:33:49Z||", datetime!(2030-01-10 15:33:49 UTC));
         check("2030-01-10T15:33:49Z||+1d", datetime!(2030-01-11 15:33:49 UTC));
         check("2030-01-10T15:33:49Z||+1M/d", datetime!(2030-02-10 0:00 UTC));
+        check("9999-12-31T22:59:59-01:00", datetime!(9999-12-31 23:59:59 UTC));
         check("2030-01-10T00:30:00+02:00||/d", datetime!(2030-01-10 0:00 +2));
     }
 
@@ -182,6 +192,8 @@ mod tests {
             "now-1d/d/d",
             "now/d-1d",
             "nowü",
+            "9999-12-31T23:59:59-01:00",
+            "9999-12-31T22:59:59-01:00||+1s",
         ] {
             assert_eq!(query_time(text, now), None, "{text}");
         }

@@ -6,9 +6,10 @@
 //! means: what changed on the way is noticed when it is restored, and the restored log must have the same hash.
 
 use super::chain::{ChainHash, Place};
+use super::directory;
 use super::error::{OpenError, ReadError};
 use super::format::Stored;
-use super::storage::Storage;
+use super::storage::{CHECKPOINT, Storage};
 use super::{Log, Shared};
 use crate::event::Position;
 use serde::{Deserialize, Serialize};
@@ -99,7 +100,7 @@ impl Log {
         let shared = self.shared();
         let _maintenance = shared.keeper.maintenance.lock().unwrap_or_else(PoisonError::into_inner);
         vacant(to)?;
-        let checkpoint = shared.storage.directory().join("checkpoint");
+        let checkpoint = shared.storage.directory().join(CHECKPOINT);
         remove(&checkpoint)?;
         let copied = copy_checkpoint(shared, &checkpoint, to);
         // Remains would be removed by the next backup.
@@ -114,7 +115,7 @@ pub fn restore(from: &Path, directory: &Path) -> Result<BackedUp, BackupError> {
     let contents = contents(from)?;
     let unfinished = unfinished(directory);
     remove(&unfinished)?;
-    fs::create_dir_all(&unfinished).map_err(at(&unfinished))?;
+    directory::create(&unfinished).map_err(at(&unfinished))?;
     let mut bytes = 0;
     for content in &contents.files {
         let copied = copy(&from.join(&content.name), &unfinished.join(&content.name))?;
@@ -157,7 +158,7 @@ fn copy_checkpoint(shared: &Shared, checkpoint: &Path, to: &Path) -> Result<Back
     };
     let unfinished = unfinished(to);
     remove(&unfinished)?;
-    fs::create_dir_all(&unfinished).map_err(at(&unfinished))?;
+    directory::create(&unfinished).map_err(at(&unfinished))?;
     let mut files = Vec::new();
     for entry in fs::read_dir(checkpoint).map_err(at(checkpoint))? {
         let path = entry.map_err(at(checkpoint))?.path();

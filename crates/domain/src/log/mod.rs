@@ -14,6 +14,7 @@
 
 mod backup;
 mod chain;
+mod directory;
 mod error;
 mod format;
 mod frames;

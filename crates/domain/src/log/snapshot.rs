@@ -119,7 +119,7 @@ impl Snapshots {
     /// Writes a snapshot, durable and whole or not at all, and removes those that are too old.
     pub fn write(&self, fold: &Fold, taken: Taken, payload: &dyn Payload) -> io::Result<()> {
         let Some(directory) = &self.directory else { return Ok(()) };
-        fs::create_dir_all(directory)?;
+        super::directory::create(directory)?;
         remove_unfinished(directory)?;
         let position = taken.place.position;
         let path = directory.join(format!("{}-{position:020}.{EXTENSION}", fold.name));

@@ -44,6 +44,8 @@ const RECEIPTS: &str = "k";
 const FORMAT_KEY: &[u8] = b"format";
 const MIGRATION_KEY: &[u8] = b"migration";
 const GENERATION_KEY: &[u8] = b"generation";
+/// Where a backup is taken from, in the directory of the log.
+pub(super) const CHECKPOINT: &str = "checkpoint";
 const RETENTION_KEY: &[u8] = b"retention";
 
 /// Memory of one column family before it is flushed to a file; two may exist at a time.
@@ -108,12 +110,14 @@ impl Storage {
 
     /// The same for a store of any format that this release knows.
     pub fn open_any(directory: &Path) -> Result<Self, OpenError> {
-        std::fs::create_dir_all(directory).map_err(|error| unusable(directory, &error))?;
+        super::directory::create(directory).map_err(|error| unusable(directory, &error))?;
         readable(directory)?;
         let existing = column_families(directory)?;
         let database =
             DB::open_cf_descriptors(&database_options(), directory, descriptors(&existing))
                 .map_err(|error| refusal(directory, &error))?;
+        // What a backup left that was killed would keep its tables on the disk.
+        _ = std::fs::remove_dir_all(directory.join(CHECKPOINT));
         let mut storage = Self::of(database, directory).prepare()?;
         let (mark, acknowledged) =
             Mark::open(directory).map_err(|error| unusable(directory, &error))?;

@@ -83,7 +83,7 @@ impl DeploymentWorker {
             deployment: &self.deployment,
             drivers: &self.drivers,
             settings: &self.settings,
-            not_before: &|key: &ServiceKey| self.pauses.until(key),
+            not_before: &|key: &ServiceKey| self.pauses.until(key, now),
         };
         plan(&desired, observed, now, &mut self.suffixes)
     }

@@ -28,7 +28,7 @@ impl Pauses {
     /// same attempt.
     pub fn failed(&mut self, key: &ServiceKey, now: OffsetDateTime) -> Duration {
         let length = match self.by_service.get(key) {
-            Some(pause) if now < pause.until => {
+            Some(pause) if pause.lasts(now) => {
                 return (pause.until - now).try_into().unwrap_or_default();
             }
             Some(pause) if pause.ran_since.is_some_and(|since| now - since >= RAN_WELL) => {
@@ -53,9 +53,16 @@ impl Pauses {
         self.by_service.remove(key);
     }
 
-    /// When it may be tried again; `None` is at once.
-    pub fn until(&self, key: &ServiceKey) -> Option<OffsetDateTime> {
-        self.by_service.get(key).map(|pause| pause.until)
+    /// When it may be tried again, if not yet at `now`.
+    pub fn until(&self, key: &ServiceKey, now: OffsetDateTime) -> Option<OffsetDateTime> {
+        self.by_service.get(key).filter(|pause| pause.lasts(now)).map(|pause| pause.until)
+    }
+}
+
+impl Pause {
+    /// An end that is further away than the pause is long is of a clock that was put back since.
+    fn lasts(&self, now: OffsetDateTime) -> bool {
+        now < self.until && self.until - now <= self.length
     }
 }
 
@@ -79,5 +86,17 @@ mod tests {
         }
         pauses.ran(&key, now);
         assert_eq!(pauses.failed(&key, now + RAN_WELL), PAUSE_MIN);
+    }
+
+    #[test]
+    fn a_clock_that_is_put_back_makes_no_pause_longer() {
+        let key = ServiceKey { deployment: "d".into(), cluster: "c".into(), service: "s".into() };
+        let mut pauses = Pauses::default();
+        let ahead = OffsetDateTime::UNIX_EPOCH + Duration::from_hours(1);
+        pauses.failed(&key, ahead);
+        assert_eq!(pauses.until(&key, ahead), Some(ahead + PAUSE_MIN));
+        assert_eq!(pauses.until(&key, ahead + PAUSE_MIN), None);
+        assert_eq!(pauses.until(&key, OffsetDateTime::UNIX_EPOCH), None);
+        assert_eq!(pauses.failed(&key, OffsetDateTime::UNIX_EPOCH), PAUSE_MIN * 2);
     }
 }

@@ -57,7 +57,7 @@ impl GatewaysWorker {
     ) -> Result<(Applied, bool), Error> {
         let proxy_changed = self.changes.has_changed().unwrap_or(false);
         self.changes.mark_unchanged();
-        let retry_due = self.refused_at.is_some_and(|at| now - at >= REFUSED_RETRY);
+        let retry_due = self.refused_at.is_some_and(|at| now - at >= REFUSED_RETRY || now < at);
         match &self.last {
             Some((last, applied)) if last == wanted && !proxy_changed && !retry_due => {
                 Ok((applied.clone(), false))
@@ -88,7 +88,10 @@ impl GatewaysWorker {
         let busy = self.driver.busy().await?;
         let mut released = Vec::new();
         for (key, name) in draining {
-            let since = *self.draining.entry(name.clone()).or_insert(now);
+            let since = self.draining.entry(name.clone()).or_insert(now);
+            // The clock may have been put back.
+            *since = now.min(*since);
+            let since = *since;
             // A request may just have been given to it when it was taken out: not before a second look.
             let idle = !busy.contains(&name) && now - since >= DRAIN_POLL;
             if idle || now - since >= self.settings.drain {

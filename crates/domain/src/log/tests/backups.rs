@@ -43,6 +43,36 @@ fn a_backup_under_load_is_restored_with_the_same_hash() {
     assert!(!directory.path().join("checkpoint").exists());
 }
 
+/// Records hold secrets, and copies of them do.
+#[test]
+fn only_their_owner_looks_into_logs_and_backups() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::tempdir().unwrap();
+    let [log, backup, restored] =
+        ["log", "backup", "restored"].map(|name| directory.path().join(name));
+    let opened = Log::open(&log).unwrap();
+    append(&opened, vec![draft(1)]);
+    opened.backup(&backup).unwrap();
+    restore(&backup, &restored).unwrap();
+    for path in [log, backup, restored] {
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700, "{}", path.display());
+    }
+}
+
+#[test]
+fn what_a_killed_backup_left_goes_at_the_next_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = Log::open(directory.path()).unwrap();
+    append(&log, vec![draft(1)]);
+    let checkpoint = directory.path().join("checkpoint");
+    log.shared().storage.checkpoint(&checkpoint).unwrap();
+    let killed = copy(directory.path());
+    std::fs::create_dir_all(killed.path().join("checkpoint")).unwrap();
+    Log::open(killed.path()).unwrap();
+    assert!(!killed.path().join("checkpoint").exists());
+}
+
 #[test]
 fn a_damaged_backup_is_not_restored() {
     let directory = tempfile::tempdir().unwrap();

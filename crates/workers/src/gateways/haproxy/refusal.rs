@@ -58,6 +58,9 @@ pub(super) fn of_route(route: &RouteModel) -> Option<String> {
     if !line(&route.balance) || model::words(&route.balance).is_none_or(|words| words.is_empty()) {
         return Some(format!("balance {:?} cannot be read", route.balance));
     }
+    if names_file(&model::words(&route.balance).unwrap_or_default()) {
+        return Some(format!("balance {:?} {NAMES_FILE}", route.balance));
+    }
     let is_bad = |rewrite: &&Rewrite| {
         !line(&rewrite.path)
             || !line(&rewrite.condition)
@@ -103,8 +106,8 @@ fn names_file(words: &[String]) -> bool {
             before.is_none_or(|c| !c.is_ascii_alphanumeric() && c != '_') && after == Some('(')
         })
     };
-    // A test in braces begins anew.
-    let mut tests = words.split(|word| word == "{");
+    // A test in braces begins anew, also one that must not hold.
+    let mut tests = words.split(|word| word.trim_start_matches('!') == "{");
     let flag =
         tests.any(|test| test.iter().take_while(|word| *word != "--").any(|word| word == "-f"));
     flag || words.iter().any(|word| is_map(word))

@@ -253,7 +253,7 @@ async fn what_one_route_asks_for_harms_no_other() {
     let good = gateway("good", free_port(), &[route("a", 100, &[target("a", a)])]);
     let rewrite =
         |path: &str, condition: &str| Rewrite { path: path.into(), condition: condition.into() };
-    let spoilt: [Spoilt; 10] = [
+    let spoilt: [Spoilt; 12] = [
         ("its condition is refused: error detected", &|gateway| {
             gateway.conditions = vec![wish("b", "< nonsense x >", 100, &[(1, 1)])];
         }),
@@ -276,6 +276,13 @@ async fn what_one_route_asks_for_harms_no_other() {
         }),
         ("names a file", &|gateway| {
             gateway.routes[1].rewrites = vec![rewrite("/%[path,map(/etc/passwd)]", "path /y")];
+        }),
+        ("names a file", &|gateway| {
+            let condition = "{ path_beg -- /y } !{ src -f /etc/passwd }";
+            gateway.routes[1].rewrites = vec![rewrite("/x", condition)];
+        }),
+        ("names a file", &|gateway| {
+            gateway.routes[1].balance = "hash src,map_ip(/etc/passwd)".into();
         }),
         ("balance only supports", &|gateway| gateway.routes[1].balance = "nonsense".into()),
         ("error detected", &|gateway| {
