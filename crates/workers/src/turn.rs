@@ -20,6 +20,9 @@ pub trait Worker: Send + Sync {
 
     /// One round: observe, plan, act. What it did is in the result; an error is a driver's.
     async fn turn(&mut self, state: &State, now: OffsetDateTime) -> Result<Turn, Error>;
+
+    /// What the last round reported is not in the log. Who remembers what was told forgets it here.
+    fn unrecorded(&mut self) {}
 }
 
 /// What one round did.
@@ -73,7 +76,10 @@ pub async fn take(
             correlation: correlation(),
         };
         let commands = turn.reports.iter().cloned().map(Command::Report).collect();
-        store.execute(&Command::All(commands), &context).await?;
+        if let Err(error) = store.execute(&Command::All(commands), &context).await {
+            worker.unrecorded();
+            return Err(error.into());
+        }
     }
     Ok(turn)
 }

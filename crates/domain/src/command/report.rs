@@ -314,16 +314,21 @@ fn about_gateways(state: &State, routed: &Routed, context: &Context, rules: &Rul
             continue;
         }
         let fact = GatewayFact::DeployedChanged { deployed, reason: reason.cloned() };
-        let document = dsl::representation(state, &ArtifactKey::new(Kind::Gateway, name))
-            .unwrap_or_else(blank);
-        events.push(match (deployed, reason) {
-            (true, _) => gateway_event(name, &["deployed"], document, fact, context),
-            (false, None) => gateway_event(name, &["undeployed"], document, fact, context),
+        let mut event = match (deployed, reason) {
+            (true, _) => gateway_event(name, &["deployed"], blank(), fact, context),
+            (false, None) => gateway_event(name, &["undeployed"], blank(), fact, context),
             (false, Some(reason)) => {
                 let tags = ["undeployed", "failed", "info", "gateway_driver:ERROR"];
                 gateway_event(name, &tags, notification(reason), fact, context)
             }
-        });
+        };
+        if deployed || reason.is_none() {
+            let mut after = state.clone();
+            foresee(&mut after, &event, context);
+            let key = ArtifactKey::new(Kind::Gateway, name);
+            event.value = dsl::representation(&after, &key).unwrap_or_else(blank);
+        }
+        events.push(event);
     }
     events.extend(released(state, routed, context));
     events

@@ -424,17 +424,27 @@ fn service_variables(blueprint: &Blueprint) -> Vec<Problem> {
     problems
 }
 
+/// A trailing `*` matches a prefix, as it does when a deployment is wired, so that exports are blueprints.
 fn dependencies(blueprint: &Blueprint) -> Vec<Problem> {
     let names: HashSet<&str> =
         services(blueprint).map(|(_, service)| service.breed.name()).collect();
     let mut problems = Vec::new();
     for (pointer, breed) in breeds(blueprint) {
         for (alias, dependency) in &breed.dependencies {
-            if !names.contains(dependency.name()) {
+            let wanted = dependency.name();
+            let (is_there, hint) = match wanted.strip_suffix('*') {
+                Some(prefix) => (
+                    names.iter().any(|name| name.starts_with(prefix)),
+                    format!("add a cluster with a breed whose name begins with '{prefix}'"),
+                ),
+                None => {
+                    (names.contains(wanted), format!("add a cluster with the breed '{wanted}'"))
+                }
+            };
+            if !is_there {
                 let pointer = format!("{pointer}/dependencies/{}", segment(alias));
-                let detail = format!("no service of the blueprint runs '{}'", dependency.name());
+                let detail = format!("no service of the blueprint runs '{wanted}'");
                 let problem = Problem::new(ProblemKind::UnresolvedBreedDependency, pointer, detail);
-                let hint = format!("add a cluster with the breed '{}'", dependency.name());
                 problems.push(problem.hint(hint));
             }
         }

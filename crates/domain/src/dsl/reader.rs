@@ -383,7 +383,7 @@ impl<'o> Reading<'o> {
 
     pub fn wrong_type(&mut self, element: &Element<'_>, expected: &str) {
         let path = element.pointer.trim_start_matches('/');
-        let found = element.node.describe();
+        let found = element.node.describe_value();
         let detail = if path.is_empty() {
             format!("expected {expected}, found {found}")
         } else {

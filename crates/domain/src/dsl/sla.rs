@@ -135,7 +135,8 @@ fn sliding_window(fields: &mut Fields<'_>, reading: &mut Reading) -> Option<SlaC
     })
 }
 
-/// A map of two integers.
+/// A map of two integers, which are milliseconds or seconds and so not negative: a pause of less than no time would be
+/// none, and a bound below every measurement is none.
 fn pair(
     fields: &mut Fields<'_>,
     name: &'static str,
@@ -146,7 +147,12 @@ fn pair(
     let mut inner = super::cluster::inner_map(&element, reading)?;
     let [first, second] = members.map(|member| {
         let element = inner.require(member, reading)?;
-        integer(&element, reading)
+        let number = integer(&element, reading)?;
+        if number < 0 {
+            reading.wrong_type(&element, "an integer that is not negative");
+            return None;
+        }
+        Some(number)
     });
     inner.close(reading);
     Some([first?, second?])

@@ -49,6 +49,9 @@ pub struct Key {
     pub place: Place,
 }
 
+/// Longer values say nothing in a message.
+const SHORT_CHARACTERS: usize = 60;
+
 impl Node {
     /// The place of the element at the JSON `pointer`: of its key in a map, else of the element itself. `None` when
     /// there is no such element.
@@ -94,6 +97,20 @@ impl Node {
                     entries.iter().map(|(key, value)| (key.text.clone(), value.to_json()));
                 Json::Object(members.collect::<Map<_, _>>())
             }
+        }
+    }
+
+    /// The same for those who may have written the right thing with a wrong value: short values as they stand.
+    pub fn describe_value(&self) -> String {
+        match &self.value {
+            Value::Scalar(scalar) if scalar.text.chars().count() <= SHORT_CHARACTERS => {
+                match scalar.kind {
+                    ScalarKind::Text => format!("'{}'", scalar.text),
+                    ScalarKind::Boolean(_) => "a boolean".to_owned(),
+                    ScalarKind::Integer(_) | ScalarKind::Decimal(_) => scalar.text.clone(),
+                }
+            }
+            _ => self.describe().to_owned(),
         }
     }
 

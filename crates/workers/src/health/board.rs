@@ -12,6 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use time::OffsetDateTime;
 
+/// How many values are told at once that cannot wait; of more, the others with what changed. Each of these leads to three
+/// events at most, of which one append takes ten thousand.
+const URGENT_MAX: usize = 1_000;
 /// How many changes are told in a period; of more, those first that waited longest.
 const CHANGES_MAX: usize = 2_000;
 /// How often what stays the same is told again, for those who read the log by time.
@@ -164,9 +167,12 @@ impl Board {
         }
         // Those of the same age stay in their order.
         due.sort_by_key(|(due, told, _)| (*due, *told));
-        let (mut changes, mut refreshes) = (0, 0);
+        let (mut urgent, mut changes, mut refreshes) = (0, 0, 0);
         due.retain(|(due, _, _)| match due {
-            Due::Crossed | Due::Watched => true,
+            Due::Crossed | Due::Watched => {
+                urgent += 1;
+                urgent <= URGENT_MAX
+            }
             Due::Changed => {
                 changes += 1;
                 changes <= CHANGES_MAX
@@ -290,6 +296,32 @@ fn generality(subject: &Subject) -> u8 {
 mod tests {
     use super::*;
     use time::macros::datetime;
+
+    /// Shows that no round is more than one append takes, and that nothing is forgotten.
+    #[test]
+    fn what_crosses_all_at_once_is_told_in_several_rounds() {
+        let mut board = Board::new(Rhythm { period: PERIOD, watched: Duration::MAX });
+        let all = |rate: i64| {
+            let key = |number: u32| (Subject::Gateway(number.to_string()), RATE);
+            (0..5_000).map(|number| (key(number), Value::from(rate))).collect::<Measured>()
+        };
+        let mut now = datetime!(2030-01-01 00:00 UTC);
+        for rate in [1, 0] {
+            board.update(all(rate));
+            let mut told = 0;
+            for round in 0.. {
+                let due = board.due(now, true);
+                assert!(due.len() <= URGENT_MAX + CHANGES_MAX + REFRESHES_MAX, "{}", due.len());
+                assert!(due.iter().all(|told| told.value == rate));
+                told += due.len();
+                now += PERIOD;
+                if due.is_empty() || round > 10 {
+                    break;
+                }
+            }
+            assert_eq!(told, 5_000);
+        }
+    }
 
     /// Shows that memory follows the number of values, not how often they change.
     #[test]

@@ -201,6 +201,12 @@ impl Worker for HealthWorker {
         ACTOR.to_owned()
     }
 
+    /// Begins anew: what the log has is found there.
+    fn unrecorded(&mut self) {
+        self.board = Board::new(Rhythm::of(self.windows));
+        (self.seen, self.told_at) = (None, None);
+    }
+
     async fn turn(&mut self, state: &State, now: OffsetDateTime) -> Result<Turn, Error> {
         let mut turn = Turn { without_cause: true, ..Turn::default() };
         if self.windows == Windows::default() {

@@ -285,6 +285,11 @@ fn rules() {
         &["unresolved-breed-dependency /clusters/c/dependencies/a 2:55"],
     );
     refuse(&format!("clusters: {{c: {}, d: 'y'}}", dependent("x", "y")), &[]);
+    refuse(&format!("clusters: {{c: {}, d: 'y:1'}}", dependent("x", "'y:*'")), &[]);
+    refuse(
+        &format!("clusters: {{c: {}, d: 'z:1'}}", dependent("x", "'y:*'")),
+        &["unresolved-breed-dependency /clusters/c/dependencies/a 2:55"],
+    );
     refuse(
         &format!("clusters: {{c: {}, d: {}}}", dependent("x", "w"), dependent("w", "x")),
         &["recursive-dependencies /clusters/d/dependencies/a 2:106"],

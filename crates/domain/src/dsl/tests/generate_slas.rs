@@ -59,13 +59,16 @@ pub(super) fn named_escalation() -> impl Strategy<Value = NamedEscalation> {
 }
 
 fn sla() -> impl Strategy<Value = Sla> {
-    let window =
-        any::<(i64, i64, i64, i64)>().prop_map(|numbers| SlaCheck::ResponseTimeSlidingWindow {
-            upper_ms: numbers.0,
-            lower_ms: numbers.1,
-            interval_seconds: numbers.2,
-            cooldown_seconds: numbers.3,
-        });
+    let window = [0..=i64::MAX, 0..=i64::MAX, 0..=i64::MAX, 0..=i64::MAX].prop_map(
+        |[upper_ms, lower_ms, interval_seconds, cooldown_seconds]| {
+            SlaCheck::ResponseTimeSlidingWindow {
+                upper_ms,
+                lower_ms,
+                interval_seconds,
+                cooldown_seconds,
+            }
+        },
+    );
     let check = prop_oneof![
         window,
         Just(SlaCheck::EscalationOnly),

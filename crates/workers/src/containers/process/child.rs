@@ -99,7 +99,7 @@ fn environment(record: &Record, directory: &Directory) -> IndexMap<String, Strin
 }
 
 /// `PORT_<NAME>`: the name in upper case, other characters than letters and digits as `_`.
-fn port_variable(name: &str) -> String {
+pub(super) fn port_variable(name: &str) -> String {
     let character = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
     format!("PORT_{}", name.chars().map(character).collect::<String>())
 }

@@ -1,6 +1,6 @@
 //! The life of one instance: started or adopted, started again when it dies, ended when asked.
 
-use super::child::{Command, Process};
+use super::child::{Command, Process, port_variable};
 use super::marks;
 use super::record::Record;
 use super::{HOST, Restart, Shared, log, ports};
@@ -264,7 +264,9 @@ impl Supervisor {
             .record
             .ports
             .iter()
-            .map(|(name, port)| format!("{name} ({HOST}:{port})"))
+            .map(|(name, port)| {
+                format!("{name} ({HOST}:{port}, which it was told as {})", port_variable(name))
+            })
             .collect();
         let waited_for = if ports.is_empty() {
             "is being started".to_owned()

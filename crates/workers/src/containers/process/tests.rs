@@ -112,7 +112,8 @@ async fn a_process_gets_its_environment_and_nothing_else() {
     driver.start(&spec).await.unwrap();
     let text = starting(&driver, &spec, "waits for").await;
     let ports = driver.observe(&spec.owner.deployment).await.unwrap()[0].ports.clone();
-    assert!(text.contains(&format!("web-ui (127.0.0.1:{})", ports["web-ui"])), "{text}");
+    let told = format!("web-ui (127.0.0.1:{}, which it was told as PORT_WEB_UI)", ports["web-ui"]);
+    assert!(text.contains(&told), "{text}");
     let printed = async |lines| {
         driver.output(&spec.owner.deployment, &spec.name, lines).await.unwrap().unwrap()
     };

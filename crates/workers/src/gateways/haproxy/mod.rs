@@ -150,6 +150,10 @@ impl Drop for State {
     }
 }
 
+/// What is told of an HAProxy that nobody stopped.
+const ENDED: &str =
+    "HAProxy ended by itself and was started again; what was under way through it is lost";
+
 impl HaproxyDriver {
     /// A driver for the HAProxy of `settings.directory`, which may be running already.
     pub fn new(settings: Settings) -> Result<Self, Error> {
@@ -318,6 +322,7 @@ impl HaproxyDriver {
         configuration: &Configuration,
         observed: Option<&Observed>,
     ) -> Result<Applied, Failure> {
+        let ended = observed.is_none() && state.watched.is_some();
         let (configuration, disabled) = state.verdicts.sift(configuration);
         let ours = observed.map(|observed| observed.ports.clone()).unwrap_or_default();
         let (usable, mut applied) = self.usable(&configuration, &ours);
@@ -345,6 +350,7 @@ impl HaproxyDriver {
         // What is served is served, whether or not a restart would find it in the file.
         let unkept = self.keeper.follow(&new.files).err();
         let trouble = unkept.or(uncounted).map(|error| error.to_string());
+        let trouble = trouble.or_else(|| ended.then(|| ENDED.to_owned()));
         Ok(Applied { changed: adjusted.unwrap_or(true), trouble, ..applied })
     }
 

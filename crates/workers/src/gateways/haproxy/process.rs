@@ -84,7 +84,10 @@ impl Process {
             return Ok(None);
         }
         let words = String::from_utf8_lossy(&output.stderr);
-        Ok(Some(words.trim().chars().take(WORDS_MAX).collect()))
+        // What it only remarks on is no reason.
+        let remarks = |line: &&str| line.starts_with("[WARNING]") || line.starts_with("[NOTICE]");
+        let words: Vec<&str> = words.trim().lines().filter(|line| !remarks(line)).collect();
+        Ok(Some(words.join("\n").chars().take(WORDS_MAX).collect()))
     }
 
     /// Starts a master. It is up when it answers on its sockets.

@@ -242,57 +242,59 @@ async fn clients_of_an_instance_that_goes_stay_with_its_route() {
     assert_eq!(stage.worker().await, worker, "no reload");
 }
 
-/// A raw ACL that HAProxy refuses disables that one route with a reason and harms no other gateway.
 /// What is told, and the change that spoils a gateway.
-type Spoilt<'a> = (&'a str, &'a dyn Fn(&mut Frontend));
+type Spoilt = (&'static str, fn(&mut Frontend));
 
+const SPOILT: [Spoilt; 12] = [
+    ("its condition is refused: error detected", |gateway| {
+        gateway.conditions = vec![wish("b", "< nonsense x >", 100, &[(1, 1)])];
+    }),
+    ("its condition is refused: condition", |gateway| {
+        gateway.conditions = vec![wish("b", "< hdr(a) 'b >", 100, &[(1, 1)])];
+    }),
+    ("its condition is refused: error detected", |gateway| {
+        gateway.conditions = vec![wish("b", "has header a,b,c", 100, &[(1, 1)])];
+    }),
+    ("its condition is refused: ", |gateway| {
+        gateway.conditions = vec![wish("b", "< src_http_req_cnt(nowhere) gt 1 >", 100, &[(1, 1)])];
+    }),
+    ("names a file", |gateway| {
+        gateway.conditions = vec![wish("b", "< src -m ip -f /dev/zero >", 100, &[(1, 1)])];
+    }),
+    ("names a file", |gateway| {
+        gateway.conditions =
+            vec![wish("b", "< path,map_beg(/etc/passwd) -m found >", 100, &[(1, 1)])];
+    }),
+    ("names a file", |gateway| {
+        gateway.routes[1].rewrites = vec![rewrite("/%[path,map(/etc/passwd)]", "path /y")];
+    }),
+    ("names a file", |gateway| {
+        let condition = "{ path_beg -- /y } !{ src -f /etc/passwd }";
+        gateway.routes[1].rewrites = vec![rewrite("/x", condition)];
+    }),
+    ("names a file", |gateway| {
+        gateway.routes[1].balance = "hash src,map_ip(/etc/passwd)".into();
+    }),
+    ("balance only supports", |gateway| gateway.routes[1].balance = "nonsense".into()),
+    ("error detected", |gateway| {
+        gateway.routes[1].rewrites = vec![rewrite("/x", "no_such_acl")];
+    }),
+    ("cannot be read", |gateway| {
+        gateway.routes[1].rewrites = vec![rewrite("/x\n", "path /y")];
+    }),
+];
+
+fn rewrite(path: &str, condition: &str) -> Rewrite {
+    Rewrite { path: path.into(), condition: condition.into() }
+}
+
+/// A raw ACL that HAProxy refuses disables that one route with a reason and harms no other gateway.
 #[tokio::test]
 async fn what_one_route_asks_for_harms_no_other() {
     let (a, b) = (service("a").await, service("b").await);
     let stage = Stage::new();
     let good = gateway("good", free_port(), &[route("a", 100, &[target("a", a)])]);
-    let rewrite =
-        |path: &str, condition: &str| Rewrite { path: path.into(), condition: condition.into() };
-    let spoilt: [Spoilt; 12] = [
-        ("its condition is refused: error detected", &|gateway| {
-            gateway.conditions = vec![wish("b", "< nonsense x >", 100, &[(1, 1)])];
-        }),
-        ("its condition is refused: condition", &|gateway| {
-            gateway.conditions = vec![wish("b", "< hdr(a) 'b >", 100, &[(1, 1)])];
-        }),
-        ("its condition is refused: error detected", &|gateway| {
-            gateway.conditions = vec![wish("b", "has header a,b,c", 100, &[(1, 1)])];
-        }),
-        ("its condition is refused: ", &|gateway| {
-            gateway.conditions =
-                vec![wish("b", "< src_http_req_cnt(nowhere) gt 1 >", 100, &[(1, 1)])];
-        }),
-        ("names a file", &|gateway| {
-            gateway.conditions = vec![wish("b", "< src -m ip -f /dev/zero >", 100, &[(1, 1)])];
-        }),
-        ("names a file", &|gateway| {
-            gateway.conditions =
-                vec![wish("b", "< path,map_beg(/etc/passwd) -m found >", 100, &[(1, 1)])];
-        }),
-        ("names a file", &|gateway| {
-            gateway.routes[1].rewrites = vec![rewrite("/%[path,map(/etc/passwd)]", "path /y")];
-        }),
-        ("names a file", &|gateway| {
-            let condition = "{ path_beg -- /y } !{ src -f /etc/passwd }";
-            gateway.routes[1].rewrites = vec![rewrite("/x", condition)];
-        }),
-        ("names a file", &|gateway| {
-            gateway.routes[1].balance = "hash src,map_ip(/etc/passwd)".into();
-        }),
-        ("balance only supports", &|gateway| gateway.routes[1].balance = "nonsense".into()),
-        ("error detected", &|gateway| {
-            gateway.routes[1].rewrites = vec![rewrite("/x", "no_such_acl")];
-        }),
-        ("cannot be read", &|gateway| {
-            gateway.routes[1].rewrites = vec![rewrite("/x\n", "path /y")];
-        }),
-    ];
-    let ports: Vec<u16> = spoilt.iter().map(|_| free_port()).collect();
+    let ports: Vec<u16> = SPOILT.iter().map(|_| free_port()).collect();
     let gateways = |spoil: bool| {
         let one = |(index, (_, change)): (usize, &Spoilt)| {
             let routes = [route("a", 50, &[target("a", a)]), route("b", 50, &[target("b", b)])];
@@ -302,13 +304,13 @@ async fn what_one_route_asks_for_harms_no_other() {
             }
             gateway
         };
-        let spoilt = spoilt.iter().enumerate().map(one);
+        let spoilt = SPOILT.iter().enumerate().map(one);
         spoilt.chain([good.clone()]).collect::<Vec<Frontend>>()
     };
     let applied = stage.apply(&gateways(true)).await;
     assert_eq!(applied.refused, BTreeMap::new());
-    assert_eq!(applied.disabled.len(), spoilt.len());
-    for (index, (reason, _)) in spoilt.iter().enumerate() {
+    assert_eq!(applied.disabled.len(), SPOILT.len());
+    for (index, (reason, _)) in SPOILT.iter().enumerate() {
         let disabled = &applied.disabled[&format!("g{index}")];
         assert_eq!(disabled.keys().collect::<Vec<_>>(), ["b"]);
         assert!(disabled["b"].contains(reason), "{index}: {}", disabled["b"]);
@@ -319,7 +321,7 @@ async fn what_one_route_asks_for_harms_no_other() {
     }
     assert_eq!(stage.apply(&gateways(false)).await.disabled, BTreeMap::new());
     let both = counts(&[("a", 2), ("b", 2)]);
-    for gateway in &gateways(false)[..spoilt.len()] {
+    for gateway in &gateways(false)[..SPOILT.len()] {
         assert_eq!(window(gateway.port, 4).await, both, "{}", gateway.name);
     }
 }
