@@ -135,6 +135,13 @@ impl Index {
         if self.segments.iter().any(|segment| segment.is_empty()) {
             Arc::make_mut(&mut self.segments).retain(|segment| !segment.is_empty());
         }
+        let smaller = |(index, segment): (usize, &Arc<Segment>)| {
+            Some((index, Arc::new(segment.without_dropped()?)))
+        };
+        let smaller: Vec<_> = self.segments.iter().enumerate().filter_map(smaller).collect();
+        for (index, segment) in smaller {
+            Arc::make_mut(&mut self.segments)[index] = segment;
+        }
     }
 
     /// The position of the last record.

@@ -15,6 +15,9 @@ pub(super) const RECORDS_MAX: usize = 16_384;
 /// How far apart positions may be.
 pub(super) const SPAN_MAX: u64 = u16::MAX as u64;
 
+/// A segment is made anew when of so many records one is left.
+const DROPPED_MAX: usize = 4;
+
 /// See the module.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Segment {
@@ -219,6 +222,41 @@ impl Segment {
         was_there
     }
 
+    /// The same of the records that are left, once most of them were dropped: the others take memory for nothing.
+    pub fn without_dropped(&self) -> Option<Self> {
+        let Left { words, count } = self.left.as_ref()?;
+        if *count == 0 || count * DROPPED_MAX > self.len() {
+            return None;
+        }
+        let kept = Posting::Bits { words, count: *count };
+        let each = |present: Posting<'_>, visit: &mut dyn FnMut(usize)| {
+            let mut sets = vec![kept, present];
+            posting::by_size(&mut sets);
+            Matches::new(&sets, 0..self.len()).for_each(visit);
+        };
+        let mut parts = Parts::default();
+        let mut ranks = vec![0; self.len()];
+        each(Posting::All, &mut |rank| {
+            ranks[rank] = u16::try_from(parts.keys.len()).expect("fewer than there were");
+            parts.keys.push(self.key(rank));
+        });
+        for id in self.tags.ids() {
+            if let Some((_, present)) = self.tags.find(id) {
+                each(present, &mut |rank| parts.tags.push((id, ranks[rank])));
+            }
+        }
+        for id in self.fields.ids() {
+            let Some((index, present)) = self.fields.find(id) else { continue };
+            let column = &self.columns[index];
+            each(present, &mut |rank| {
+                if let Some(number) = column.at(present, rank) {
+                    parts.fields.push((id, ranks[rank], number));
+                }
+            });
+        }
+        Some(Self::new(parts))
+    }
+
     /// Whether no record is left.
     pub fn is_empty(&self) -> bool {
         self.left.as_ref().is_some_and(|left| left.count == 0)
@@ -287,6 +325,18 @@ impl Column {
             _ => Vec::new(),
         };
         Self { numbers, before }
+    }
+
+    /// The number of the record at `rank`, of those that are `present`.
+    fn at(&self, present: Posting<'_>, rank: usize) -> Option<f64> {
+        let index = match present {
+            Posting::All => rank,
+            Posting::Listed(list) => {
+                list.binary_search_by_key(&rank, |own| usize::from(*own)).ok()?
+            }
+            Posting::Bits { words, .. } => posting::rank_in(words, &self.before, rank)?,
+        };
+        Some(self.numbers.get(index))
     }
 }
 
