@@ -40,7 +40,8 @@ fn a_port_that_another_program_has_is_told_and_taken_later() {
     drop(other);
     shop::wait_gateway(api, "blocked");
     assert_eq!(answers(taken)["version"], "1");
-    api.wait_event(&["gateways:blocked", "deployed"], |_| true);
+    let deployed = api.wait_event(&["gateways:blocked", "deployed"], |_| true);
+    assert_eq!(deployed["value"]["deployed"], true, "what is told is what it is now: {deployed}");
 }
 
 #[test]
