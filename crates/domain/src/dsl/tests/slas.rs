@@ -123,7 +123,7 @@ fn slas() {
         &window.replace("{interval: 120, cooldown: 300}", "5"),
         &["unexpected-inner-element /window 4:9"],
     );
-    refuse(&window.replace("300", "-1"), &["unexpected-type /window/cooldown 4:34"]);
+    refuse(&window.replace("300", "-1"), &["unexpected-type /window/cooldown 4:35"]);
 }
 
 #[test]
