@@ -323,7 +323,8 @@ fn memory_goes_with_what_was_dropped() {
     assert!(after * 20 < before, "{before} bytes before, {after} after");
     assert_eq!(index.view(&Query::default()).count(), 400);
     let expected: f64 = (0..40_000_u32).filter(|n| (n + 1) % 100 == 0).map(f64::from).sum();
-    assert_eq!(sums(&index, &Query::default(), "x").1, expected);
+    let (count, sum, ..) = sums(&index, &Query::default(), "x");
+    assert!(count == 400 && (sum - expected).abs() < 0.5, "{sum}");
 }
 
 #[test]
