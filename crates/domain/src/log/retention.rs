@@ -131,6 +131,8 @@ struct Run<'a> {
     after: Position,
     /// How many records in a row were too young for every type that takes part.
     young: usize,
+    /// Behind which position these began.
+    young_since: Position,
     /// Where the records that are looked at began, and how many were gone by then.
     section: (Position, u64),
     /// What lies between positions of which some were dropped.
@@ -180,6 +182,7 @@ impl<'a> Run<'a> {
             reached: Reached::default(),
             after,
             young: 0,
+            young_since: after,
             section: (after, 0),
             sections: Vec::new(),
             dropped: Dropped::default(),
@@ -220,16 +223,18 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Those that take part are done up to `position`. Others were done that far before, and go on where they came to.
+    /// Types for which all of these records are too young are done up to `position`. Others took part later, or were done
+    /// that far before and go on where they came to.
     fn go_to_next_types(&mut self, position: Position) {
+        let since = self.young_since.0;
         for (kind, start) in &self.starts {
-            if *start <= position.0 {
+            if *start <= since {
                 self.reached.0.entry((*kind).to_owned()).or_insert(position.0);
             }
         }
         self.end_section();
-        let next = self.starts.values().copied().filter(|start| *start > position.0).min();
-        self.after = Position(next.unwrap_or(position.0));
+        let next = self.starts.values().copied().filter(|start| *start > since).min();
+        self.after = position.max(Position(next.unwrap_or_default()));
         self.section = (self.after, self.dropped.records);
         self.young = 0;
         self.done = next.is_none();
@@ -248,6 +253,9 @@ impl<'a> Run<'a> {
         let takes_part = |kind: &str| starts.get(kind).is_some_and(|start| *start <= former.0);
         let mut limits = self.before.iter().filter(|(kind, _)| takes_part(kind));
         let is_young = limits.all(|(_, before)| age.time >= *before);
+        if self.young == 0 {
+            self.young_since = former;
+        }
         self.young = if is_young { self.young + 1 } else { 0 };
         let Some(before) = self.before.get(age.kind).filter(|_| !age.has_fact) else {
             return false;

@@ -172,7 +172,7 @@ fn disk_use_falls() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(64))]
     /// Whatever is dropped in whatever order: what stays is what a filter leaves, and all of it verifies.
     #[test]
     fn dropping_is_filtering(
