@@ -102,6 +102,11 @@ impl Life {
         // Where some clusters are slow and others are not, SLAs may pull at each other for ever.
         self.send_traffic(&[20]);
         self.world.note("from now on nothing happens from outside");
+        self.come_to_rest();
+    }
+
+    /// Lets time pass until nothing changes any more.
+    pub(super) fn come_to_rest(&mut self) {
         let mut calm = 0;
         for _ in 0..QUIET_SECONDS_MAX {
             let before = self.world.store.state();

@@ -15,11 +15,9 @@ use std::collections::{BTreeMap, BTreeSet};
 impl Life {
     /// What runs is what is wanted, and nothing else; what is served is what is stored; what was told is so.
     pub fn check_rest(&mut self) {
-        // What changes when nothing else does is told, too.
+        // What changes when nothing else does is told, too; and clusters that get requests now may need fewer instances.
         self.send_traffic(&[20]);
-        for _ in 0..6 {
-            self.pass_second();
-        }
+        self.come_to_rest();
         let state = self.world.store.state();
         self.check_services(&state);
         self.hold(self.follow.is_done(), || "an alarm was not acted on".to_owned());
