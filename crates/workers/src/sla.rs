@@ -15,7 +15,7 @@ use crate::turn::{Turn, Worker};
 use async_trait::async_trait;
 use segue_domain::artifact::{Cluster, Deployment, GatewayName, Service, SlaCheck};
 use segue_domain::command::{Direction, EscalationEvent, Report, Verdict};
-use segue_domain::event::{Bound, Position, Query, Record, Tags, TimeRange};
+use segue_domain::event::{Bound, Position, Query, Tags, TimeRange};
 use segue_domain::log::ReadError;
 use segue_domain::state::State;
 use segue_domain::store::Store;
@@ -150,7 +150,7 @@ impl Subject<'_> {
         let mut is_idle = true;
         for gateway in self.gateways() {
             let mean = self.mean(gateway, window.interval)?;
-            is_idle = is_idle && (mean.is_none() || self.is_idle(gateway)?);
+            is_idle = is_idle && (mean.is_none() || self.is_idle(gateway, window.interval)?);
             means.push(mean);
         }
         Ok(match window.judge(means) {
@@ -159,13 +159,23 @@ impl Subject<'_> {
         })
     }
 
-    /// Whether no requests come to `gateway`, as far as we count them ourselves.
-    fn is_idle(&self, gateway: &str) -> Result<bool, ReadError> {
-        let tags = vec![format!("gateways:{gateway}"), "metrics:rate".to_owned()];
-        let page = self.store.query(&Query { tags, ..Query::default() }, 1, 1)?;
-        let newest = page.records.first();
-        let is_own = |record: &Record| record.provenance.actor == health::ACTOR;
-        Ok(newest.is_some_and(|record| is_own(record) && record.event.value == 0))
+    /// Whether no requests come to `gateway`, as far as we count them ourselves. What somebody else measured is a
+    /// measurement.
+    fn is_idle(&self, gateway: &str, interval: Duration) -> Result<bool, ReadError> {
+        let own = |tag: &str| {
+            let tags = vec![format!("gateways:{gateway}"), tag.to_owned()];
+            let page = self.store.query(&Query { tags, ..Query::default() }, 1, 1)?;
+            let newest = page.records.into_iter().next();
+            let own = newest.filter(|record| record.provenance.actor == health::ACTOR);
+            Ok::<_, ReadError>(own.map(|record| record.event.value.clone()))
+        };
+        let [interface, predecessor] = RESPONSE_TIME;
+        let tags = vec![format!("gateways:{gateway}"), predecessor.to_owned()];
+        let theirs = Query { tags, kind: None, time: self.last(interval) };
+        let theirs = self.store.query(&theirs, 1, 0)?.total;
+        Ok(theirs == 0
+            && own(interface)?.is_some()
+            && own("metrics:rate")?.is_some_and(|rate| rate == 0))
     }
 
     /// Whether checks added more than they took back, as far as the last of what followed from them tells.

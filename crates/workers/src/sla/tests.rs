@@ -118,8 +118,8 @@ fn without_requests_only_what_was_added_is_taken_back() {
     // What somebody else asked for is not ours to take back.
     let posted = Posted(4, &["sla:escalate", "deployments:shop", "clusters:web"]);
     assert_eq!(play(&[posted, Idle(40), Idle(80)]), (3, vec![]));
-    // Requests that are answered at once are a measurement, also when the mean is 0.
-    assert_eq!(play(&[Idle(5), Measured(50, 0.0)]).0, 2);
+    // What somebody else measured is a measurement, also when the mean is 0.
+    assert_eq!(play(&[Idle(5), Measured(50, 0.0)]), (1, vec![(50, down)]));
     assert_eq!(play(&[Measured(50, 0.0)]), (1, vec![(50, down)]));
 }
 

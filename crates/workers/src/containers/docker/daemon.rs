@@ -273,12 +273,20 @@ impl Daemon {
         question: impl Future<Output = Result<T, DockerError>>,
     ) -> Result<T, DockerError> {
         let _turn = self.questions.acquire().await.expect("nobody closes it");
+        if self.is_silent() {
+            // It fell silent while others had their turn.
+            return Err(DockerError::RequestTimeoutError);
+        }
         within(ANSWER_LIMIT, question).await
     }
 
-    async fn client(&self) -> Result<Docker, Error> {
+    fn is_silent(&self) -> bool {
         let silent_at = *self.silent_at.lock().expect("no holder of the lock panics");
-        if silent_at.is_some_and(|at| at.elapsed() < SILENCE_PAUSE) {
+        silent_at.is_some_and(|at| at.elapsed() < SILENCE_PAUSE)
+    }
+
+    async fn client(&self) -> Result<Docker, Error> {
+        if self.is_silent() {
             return Err(self.failed(&DockerError::RequestTimeoutError));
         }
         let known = || self.client.lock().expect("no holder of the lock panics");

@@ -86,8 +86,9 @@ impl Process {
         let words = String::from_utf8_lossy(&output.stderr);
         // What it only remarks on is no reason.
         let remarks = |line: &&str| line.starts_with("[WARNING]") || line.starts_with("[NOTICE]");
-        let words: Vec<&str> = words.trim().lines().filter(|line| !remarks(line)).collect();
-        Ok(Some(words.join("\n").chars().take(WORDS_MAX).collect()))
+        let reasons: Vec<&str> = words.trim().lines().filter(|line| !remarks(line)).collect();
+        let reasons = if reasons.is_empty() { words.trim().to_owned() } else { reasons.join("\n") };
+        Ok(Some(reasons.chars().take(WORDS_MAX).collect()))
     }
 
     /// Starts a master. It is up when it answers on its sockets.
