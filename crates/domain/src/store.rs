@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// What the snapshots of the state are called in the log.
 pub const STATE_FOLD: &str = "state";
 /// Changes whenever `State::apply` or what a state consists of changes; another release builds its own anyway.
-const STATE_VERSION: u32 = 3;
+const STATE_VERSION: u32 = 4;
 
 /// Log and state, in step.
 #[derive(Clone)]
@@ -62,11 +62,11 @@ pub struct Executed {
 }
 
 /// What a command is about to do.
-struct Submitted {
-    /// Its records, when there are any.
-    pending: Option<Pending>,
-    /// The state right after them.
-    state: Arc<State>,
+enum Submitted {
+    /// Its records are on their way to the disk, and this is the state right after them.
+    Appended(Pending, Arc<State>),
+    /// There is nothing to do once everything up to here is durable.
+    NothingAfter(Position),
 }
 
 /// Why a command was not executed.
@@ -116,12 +116,12 @@ impl Store {
         command: &Command,
         context: &Context,
     ) -> Result<Executed, ExecuteError> {
-        let Submitted { pending, state } = self.submit(command, context)?;
-        let records = match pending {
-            Some(pending) => pending.durable().await?,
-            None => Vec::new(),
-        };
-        Ok(self.executed(records, state))
+        match self.submit(command, context)? {
+            Submitted::Appended(pending, state) => {
+                Ok(self.executed(pending.durable().await?, state))
+            }
+            Submitted::NothingAfter(position) => self.nothing_after(position).await,
+        }
     }
 
     /// The same for one of many who wait on the thread that `relay` belongs to.
@@ -131,18 +131,25 @@ impl Store {
         command: &Command,
         context: &Context,
     ) -> Result<Executed, ExecuteError> {
-        let Submitted { pending, state } = self.submit(command, context)?;
-        let records = match pending {
-            Some(pending) => pending.durable_through(relay).await?,
-            None => Vec::new(),
-        };
-        Ok(self.executed(records, state))
+        match self.submit(command, context)? {
+            Submitted::Appended(pending, state) => {
+                Ok(self.executed(pending.durable_through(relay).await?, state))
+            }
+            Submitted::NothingAfter(position) => self.nothing_after(position).await,
+        }
     }
 
     /// What was executed, once it is durable: others see it from now on.
     fn executed(&self, records: Vec<Arc<Record>>, state: Arc<State>) -> Executed {
         self.state();
         Executed { records, state }
+    }
+
+    /// A command that finds its work done may have found it in records that still wait for the disk: as long as they
+    /// do, it is not done.
+    async fn nothing_after(&self, position: Position) -> Result<Executed, ExecuteError> {
+        self.shared.log.wait_for(position).await?;
+        Ok(Executed { records: Vec::new(), state: self.state() })
     }
 
     /// Decides `command` and appends its events as one atomic batch, which is not durable yet.
@@ -158,7 +165,7 @@ impl Store {
             None => self.prepare(&head, command, context)?,
         };
         if prepared.is_empty() {
-            return Ok(Submitted { pending: None, state: self.state() });
+            return Ok(Submitted::NothingAfter(head.position()));
         }
         // Held over the append, so that whoever sees its records also finds the state that they make.
         let mut sequenced = self.shared.states.sequenced();
@@ -168,7 +175,7 @@ impl Store {
         }
         let state = Arc::new(head.clone());
         sequenced.push_back(Arc::clone(&state));
-        Ok(Submitted { pending: Some(pending), state })
+        Ok(Submitted::Appended(pending, state))
     }
 
     /// Decides `command` on `state`.
@@ -216,6 +223,17 @@ impl Store {
     /// The records that match `query`; `page` counts from 1.
     pub fn query(&self, query: &Query, page: u64, per_page: u64) -> Result<Page, ReadError> {
         self.shared.log.query(query, page, per_page)
+    }
+
+    /// The same, unless the records of the page take more than `bytes_max` on disk.
+    pub fn query_within(
+        &self,
+        query: &Query,
+        page: u64,
+        per_page: u64,
+        bytes_max: usize,
+    ) -> Result<Page, ReadError> {
+        self.shared.log.query_within(query, page, per_page, bytes_max)
     }
 
     /// What `aggregator` makes of the records that match `query`.
@@ -296,7 +314,10 @@ fn state_version() -> String {
     format!("{STATE_VERSION}-{}", env!("CARGO_PKG_VERSION"))
 }
 
-fn draft(event: crate::event::Event, command: &Command, context: &Context) -> Draft {
+/// An event on its way into the log. Its timestamp is as exact as answers and queries tell it, in milliseconds, so that
+/// what is shown is what is compared and sorted.
+fn draft(mut event: crate::event::Event, command: &Command, context: &Context) -> Draft {
+    event.timestamp = event.timestamp.truncate_to_millisecond();
     let origin =
         if matches!(command, Command::Post(_)) { Origin::External } else { Origin::Service };
     let provenance = Provenance {

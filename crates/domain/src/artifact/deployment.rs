@@ -196,6 +196,9 @@ pub struct Instance {
     /// Where it is on its way out of the routing.
     #[serde(default)]
     pub leaving: Leaving,
+    /// Whether traffic ever went to it. Such an instance is not one that a change could not finish.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub served: bool,
 }
 
 /// Where an instance is on its way out: traffic is drained before the instance is stopped.

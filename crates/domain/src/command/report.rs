@@ -151,7 +151,8 @@ fn about_service(
             let phase = Phase { notification: Some(words.clone()), ..status.phase.clone() };
             vec![failure(key, words, phase, context)]
         }
-        (ServiceReport::Failed(words), _, PhaseName::Initiated | PhaseName::Updating) => {
+        // Before it is taken up, what failed is what was wished for before.
+        (ServiceReport::Failed(words), _, PhaseName::Updating) => {
             let phase = Phase {
                 name: PhaseName::Failed,
                 since: context.now,
@@ -191,20 +192,23 @@ fn environment_resolved(
     vec![archive::service("deployment", key, &["environment"], blank(), fact, context)]
 }
 
-/// An instance that was on its way out stays so, whatever an observation from before that says.
+/// An instance that was on its way out stays so, whatever an observation from before that says; and so does one that
+/// served.
 fn instances_observed(
     key: &ServiceKey,
     service: &Service,
     observed: &[Instance],
     context: &Context,
 ) -> Vec<Event> {
-    let leaving = |name: &str| {
-        let known = service.instances.iter().find(|instance| instance.name == name);
-        known.map_or(Leaving::No, |instance| instance.leaving)
-    };
-    let merge = |instance: &Instance| Instance {
-        leaving: instance.leaving.max(leaving(&instance.name)),
-        ..instance.clone()
+    let merge = |instance: &Instance| {
+        let known = service.instances.iter().find(|known| known.name == instance.name);
+        let (leaving, served) = known
+            .map_or((Leaving::No, false), |known| (known.leaving, known.served || known.deployed));
+        Instance {
+            leaving: instance.leaving.max(leaving),
+            served: instance.served || served || instance.deployed,
+            ..instance.clone()
+        }
     };
     let instances: Vec<Instance> = observed.iter().map(merge).collect();
     if instances == service.instances {

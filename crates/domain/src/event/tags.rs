@@ -1,6 +1,10 @@
 //! The tags of an event.
 
 use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
+
+/// Up to so many tags are compared with each other, which is faster than a set.
+const COMPARED_MAX: usize = 32;
 
 /// The expanded tags of an event, without duplicates: the given ones in order, each followed by its group.
 ///
@@ -13,6 +17,16 @@ impl Tags {
     /// Expands `tags`.
     pub fn expand<S: Into<String>>(tags: impl IntoIterator<Item = S>) -> Self {
         let mut expanded: Vec<String> = Vec::new();
+        let mut seen: HashSet<String> = HashSet::new();
+        let mut is_new = |tag: &String, expanded: &[String]| {
+            if expanded.len() <= COMPARED_MAX {
+                return !expanded.contains(tag);
+            }
+            if seen.is_empty() {
+                seen.extend(expanded.iter().cloned());
+            }
+            seen.insert(tag.clone())
+        };
         for tag in tags {
             let tag = tag.into();
             let group = tag
@@ -20,7 +34,7 @@ impl Tags {
                 .map(|(group, _)| group.to_owned())
                 .filter(|group| !group.is_empty());
             for tag in std::iter::once(tag).chain(group) {
-                if !expanded.contains(&tag) {
+                if is_new(&tag, &expanded) {
                     expanded.push(tag);
                 }
             }
@@ -53,5 +67,22 @@ mod tests {
         check(&["a:b:c"], &["a:b:c", "a"]);
         check(&["a:b", "a:c", "a"], &["a:b", "a", "a:c"]);
         check(&[":b"], &[":b"]);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn many_tags_are_expanded_as_few_are(
+            tags in proptest::collection::vec("[a-c]{1,2}(:[0-9]{1,2})?", 0..120),
+        ) {
+            let mut expected: Vec<&str> = Vec::new();
+            for tag in &tags {
+                expected.push(tag);
+                expected.extend(tag.split_once(':').map(|(group, _)| group));
+            }
+            let mut seen = HashSet::new();
+            expected.retain(|tag| seen.insert(*tag));
+            let found = Tags::expand(tags.clone());
+            proptest::prop_assert_eq!(found.as_slice(), expected);
+        }
     }
 }

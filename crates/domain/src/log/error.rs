@@ -30,7 +30,7 @@ pub enum OpenError {
     },
     /// It was written by an older release, or its migration was interrupted.
     #[error(
-        "the log in {directory} has format {found}, this release works with format {known}: make a backup, then run `segue migrate` on it; nothing was changed"
+        "the log in {directory} has format {found}, this release works with format {known}: copy the directory, then run `segue migrate` on it; nothing was changed"
     )]
     OlderStore {
         /// Where it is.
@@ -116,6 +116,16 @@ pub enum ReadError {
         per_page: u64,
         /// How many may be.
         max: u64,
+    },
+    /// The records of one page take more than may be held in memory.
+    #[error(
+        "the page is larger than {max} bytes, its first {fits} records are not: ask for at most so many"
+    )]
+    PageTooHeavy {
+        /// How many of its records fit.
+        fits: usize,
+        /// How many bytes may be.
+        max: usize,
     },
     /// RocksDB cannot read.
     #[error("the log cannot be read near position {position}: {reason}; check the disk")]

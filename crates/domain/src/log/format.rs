@@ -118,7 +118,7 @@ impl Encoded {
         let fact = event.fact.as_ref().map(serde_json::to_vec).transpose();
         let fact = fact.map_err(|error| format!("its fact: {error}"))?;
         for (what, bytes) in [("value", Some(&value)), ("fact", fact.as_ref())] {
-            if bytes.is_some_and(|bytes| depth(bytes) > DEPTH_MAX) {
+            if bytes.is_some_and(|bytes| is_too_deep(bytes)) {
                 return Err(format!("its {what} is nested more than {DEPTH_MAX} levels deep"));
             }
         }
@@ -377,6 +377,13 @@ fn split(position: Position, body: &[u8]) -> Result<Parts<'_>, ReadError> {
 /// How deep values and facts are nested at most: what reads them back stops at 128, and a record that cannot be read
 /// back must never be written.
 const DEPTH_MAX: usize = 120;
+
+/// Whether the JSON of `bytes` is nested deeper than that. Nearly all has fewer brackets, and these are counted many bytes
+/// at a time.
+fn is_too_deep(bytes: &[u8]) -> bool {
+    let opened = bytes.iter().filter(|byte| matches!(byte, b'{' | b'[')).count();
+    opened > DEPTH_MAX && depth(bytes) > DEPTH_MAX
+}
 
 /// How deep the JSON of `bytes` is nested.
 fn depth(bytes: &[u8]) -> usize {

@@ -22,7 +22,9 @@ mod index;
 mod keeper;
 mod mark;
 mod migrate;
+mod options;
 mod pending;
+mod queries;
 mod recent;
 mod relay;
 mod retention;
@@ -47,18 +49,17 @@ pub use subscription::Subscription;
 pub use verify::Verified;
 
 use crate::artifact::ArtifactKey;
-use crate::event::{
-    Aggregate, Aggregator, Draft, Function, Numbers, Page, Position, Query, Record,
-};
+use crate::event::{Aggregate, Aggregator, Draft, Numbers, Page, Position, Query, Record};
 use chain::Place;
 use format::Stored;
-use index::{Index, Tallied, Tally};
+use index::Index;
 use keeper::Keeper;
 use recent::Recent;
 use sequencer::{Local, Sequencer};
 use snapshot::{Fold, Payload, Snapshots, Taken};
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::JoinHandle;
 use storage::Storage;
@@ -70,9 +71,6 @@ pub const PAGE_RECORDS_MAX: u64 = 10_000;
 pub const READ_RECORDS_MAX: usize = 10_000;
 /// See [`READ_RECORDS_MAX`].
 pub const READ_BYTES_MAX: usize = 16 << 20;
-
-/// How often a query looks again when retention drops what it is about to read.
-const RETRIES_MAX: usize = 8;
 
 /// The append-only log. Cheap to clone; the last clone that is dropped writes what waits and closes it.
 #[derive(Clone)]
@@ -184,7 +182,18 @@ impl Log {
     /// The durable records that match `query`, newest first by timestamp, ties by position: page `page`, counted
     /// from 1, of `per_page` records, at most [`PAGE_RECORDS_MAX`]; and how many match in all.
     pub fn query(&self, query: &Query, page: u64, per_page: u64) -> Result<Page, ReadError> {
-        self.shared().query(query, page, per_page)
+        self.query_within(query, page, per_page, usize::MAX)
+    }
+
+    /// The same, unless the records of the page take more than `bytes_max` on disk.
+    pub fn query_within(
+        &self,
+        query: &Query,
+        page: u64,
+        per_page: u64,
+        bytes_max: usize,
+    ) -> Result<Page, ReadError> {
+        self.shared().query(query, page, per_page, bytes_max)
     }
 
     /// What `aggregator` makes of the durable records that match `query`.
@@ -273,6 +282,9 @@ impl Log {
 
     /// Waits until the record at `position` is durable; an error when that cannot happen any more.
     pub async fn wait_for(&self, position: Position) -> Result<(), AppendError> {
+        if self.last() >= position {
+            return Ok(());
+        }
         let mut progress = self.shared().progress.subscribe();
         let settled = |now: &Progress| now.last >= position || now.condition != Condition::Running;
         let reached = progress.wait_for(settled).await.is_ok_and(|now| now.last >= position);
@@ -296,6 +308,9 @@ impl Log {
         let indexed = Arc::downgrade(&shared);
         let source = move |_| {
             let shared = indexed.upgrade()?;
+            if shared.index_differs.load(Ordering::Acquire) {
+                return None;
+            }
             // A copy is cheap, since its segments are shared; what takes long must not hold the writer up.
             let index = shared.index().clone();
             Some((index.last(), Box::new(index) as Box<dyn Payload>))
@@ -347,6 +362,8 @@ struct Shared {
     storage: Storage,
     sequencer: Arc<dyn Sequencer>,
     index: RwLock<Index>,
+    /// Whether the index is no fold of the log, since records could not be dropped that it has forgotten.
+    index_differs: AtomicBool,
     recent: RwLock<Recent>,
     snapshots: Snapshots,
     keeper: Keeper,
@@ -416,6 +433,7 @@ impl Shared {
             storage,
             sequencer: Arc::clone(&sequencer) as Arc<dyn Sequencer>,
             index: RwLock::new(index),
+            index_differs: AtomicBool::new(false),
             recent: RwLock::default(),
             snapshots,
             keeper,
@@ -473,53 +491,6 @@ impl Shared {
         })
     }
 
-    fn query(&self, query: &Query, page: u64, per_page: u64) -> Result<Page, ReadError> {
-        let take = usize::try_from(per_page).ok().filter(|_| per_page <= PAGE_RECORDS_MAX);
-        let take = take.ok_or(ReadError::PageTooLarge { per_page, max: PAGE_RECORDS_MAX })?;
-        let skip = page.saturating_sub(1).saturating_mul(per_page);
-        again(|| self.find(query, skip, take))
-    }
-
-    fn find(&self, query: &Query, skip: u64, take: usize) -> Result<Page, ReadError> {
-        let view = self.index().view(query);
-        let found = view.find(skip, take);
-        let recent: Option<Vec<_>> = {
-            let recent = self.recent();
-            found.positions.iter().map(|position| recent.get(*position)).collect()
-        };
-        let records = recent.map_or_else(|| self.storage.fetch(&found.positions), Ok)?;
-        Ok(Page { records, total: found.total })
-    }
-
-    fn aggregate(&self, query: &Query, aggregator: &Aggregator) -> Result<Aggregate, ReadError> {
-        if aggregator.function == Function::Count {
-            let view = self.index().view(query);
-            return Ok(Aggregate::Count(view.count()));
-        }
-        let tally = again(|| self.tally(query, &aggregator.field))?;
-        let some = |number: f64| (tally.count > 0).then_some(number);
-        Ok(Aggregate::Number(match aggregator.function {
-            Function::Min => some(tally.min),
-            Function::Max => some(tally.max),
-            Function::Average => some(tally.average()),
-            Function::Sum => Some(tally.sum()),
-            Function::Count => unreachable!("it was answered above"),
-        }))
-    }
-
-    fn tally(&self, query: &Query, field: &str) -> Result<Tally, ReadError> {
-        let (view, member) = self.index().view_field(query, field);
-        let Tallied { mut tally, unread } = view.tally();
-        for positions in unread.chunks(READ_RECORDS_MAX) {
-            for record in self.storage.fetch(positions)? {
-                if let Some(number) = index::number_in(&record.event.value, member) {
-                    tally.add(number);
-                }
-            }
-        }
-        Ok(tally)
-    }
-
     fn index(&self) -> RwLockReadGuard<'_, Index> {
         self.index.read().expect(NEVER_POISONED)
     }
@@ -537,21 +508,9 @@ impl Shared {
     }
 }
 
-/// Asks once more when a record is missing: between a look into the index and the reading of what it names, retention
-/// may have dropped it. The index forgets records before they are dropped, so the second look does not name it.
-fn again<T>(ask: impl Fn() -> Result<T, ReadError>) -> Result<T, ReadError> {
-    for _ in 0..RETRIES_MAX {
-        match ask() {
-            Err(ReadError::Missing { .. }) => {}
-            answer => return answer,
-        }
-    }
-    ask()
-}
-
 /// The snapshots of the index. Another version of it, or another release, builds its own.
 fn index_fold() -> Fold {
-    Fold { name: "index".to_owned(), version: format!("3-{}", env!("CARGO_PKG_VERSION")) }
+    Fold { name: "index".to_owned(), version: format!("4-{}", env!("CARGO_PKG_VERSION")) }
 }
 
 /// Where a snapshot was taken, when the log still has the same hash there.

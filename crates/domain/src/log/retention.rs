@@ -5,8 +5,9 @@
 //! positions becomes one gap. Positions are never given again; readers and subscribers go on behind a gap; queries
 //! neither find nor count what is gone. Disk space is free once RocksDB compacted what was touched.
 //!
-//! A call goes on where those before it came to, for each type by itself, and ends a type behind so many records in a row
-//! that are too young to expire. One such record alone says little: its clock may have been ahead.
+//! A round begins, for each type, where its first record is that stayed, and ends it behind so many records in a row that
+//! are too young to expire. One such record alone says little: its clock may have been ahead. A round takes as many calls
+//! as there is to do, each of which goes on where the one before came to.
 //!
 //! It works in the background on what is durable, a few records at a time, each time atomically: being killed in the
 //! middle leaves less dropped, nothing broken.
@@ -21,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 use time::OffsetDateTime;
 
 /// Types of events that are never dropped: what users did, and who did it.
@@ -53,8 +55,8 @@ pub struct Expiry {
 pub struct Dropped {
     /// How many records are gone.
     pub records: u64,
-    /// Whether there may be more, for another call, which goes on where this one came to.
-    pub more: bool,
+    /// From where on there may be more, for another call of the same round.
+    pub more_after: Option<Position>,
 }
 
 /// Why records were not dropped. Those that were before, are.
@@ -79,14 +81,20 @@ pub enum RetentionError {
 pub(super) struct Reached(BTreeMap<String, u64>);
 
 impl Log {
-    /// Drops the records that expired. This takes a while; it holds up neither readers nor the writer.
-    pub fn drop_expired(&self, expiries: &[Expiry]) -> Result<Dropped, RetentionError> {
-        self.drop_expired_with(expiries, EFFORT)
+    /// Drops records that expired: the first call of a round without `after`, those that follow with what the one
+    /// before said, until there is no more. Each is over in seconds and holds up neither readers nor the writer.
+    pub fn drop_expired(
+        &self,
+        expiries: &[Expiry],
+        after: Option<Position>,
+    ) -> Result<Dropped, RetentionError> {
+        self.drop_expired_with(expiries, after, EFFORT)
     }
 
     pub(super) fn drop_expired_with(
         &self,
         expiries: &[Expiry],
+        after: Option<Position>,
         effort: Effort,
     ) -> Result<Dropped, RetentionError> {
         if let Some(kept) = expiries.iter().find(|expiry| KEPT_TYPES.contains(&&*expiry.kind)) {
@@ -94,7 +102,7 @@ impl Log {
         }
         let shared = self.shared();
         let _maintenance = shared.keeper.maintenance.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut run = Run::new(shared, expiries, effort)?;
+        let mut run = Run::new(shared, expiries, after, effort)?;
         let young_batches = effort.young_records.div_ceil(effort.batch_records) + 1;
         for _ in 0..effort.batches + expiries.len() * young_batches {
             if run.done {
@@ -102,11 +110,15 @@ impl Log {
             }
             run.batch()?;
         }
-        run.dropped.more = !run.done;
+        run.dropped.more_after = (!run.done).then_some(run.after);
         run.end_section();
         if run.dropped.records > 0 {
+            let sealed = shared.index().sealed();
+            let used = sealed.tags();
+            shared.index_mut().forget_names(&sealed, used);
             // The snapshots of the index still have what was dropped.
-            keeper::write_due(shared, shared.progress.borrow().last, 0);
+            let last = shared.progress.borrow().last;
+            keeper::write_due(shared, last, 0);
             for (first, last) in run.sections {
                 shared.storage.compact(first, last);
             }
@@ -122,7 +134,7 @@ struct Run<'a> {
     /// By type, in nanoseconds since 1970.
     before: BTreeMap<&'a str, i128>,
     pinned: BTreeSet<Position>,
-    /// Up to where calls before this one came, those for other types among them.
+    /// Up to where it is done, as stored, other types among them.
     stored: Reached,
     /// The same for the types that may expire: each takes part from there on.
     starts: BTreeMap<&'a str, u64>,
@@ -162,6 +174,7 @@ impl<'a> Run<'a> {
     fn new(
         shared: &'a Shared,
         expiries: &'a [Expiry],
+        after: Option<Position>,
         effort: Effort,
     ) -> Result<Self, RetentionError> {
         let expiry = |expiry: &'a Expiry| (&*expiry.kind, expiry.before.unix_timestamp_nanos());
@@ -169,7 +182,11 @@ impl<'a> Run<'a> {
         let stored = shared.storage.retention()?;
         let start = |kind: &&'a str| (*kind, stored.0.get(*kind).copied().unwrap_or_default());
         let starts: BTreeMap<_, _> = before.keys().map(start).collect();
-        let after = Position(starts.values().copied().min().unwrap_or_default());
+        let first = starts.values().copied().min().unwrap_or_default();
+        let after = after.unwrap_or_default().max(Position(first));
+        // Where a type starts before that, an earlier call found a record that stayed.
+        let stayed = starts.iter().filter(|(_, start)| **start < after.0);
+        let reached = stayed.map(|(kind, start)| ((*kind).to_owned(), *start)).collect();
         let newest = shared.progress.borrow().last;
         Ok(Self {
             shared,
@@ -179,7 +196,7 @@ impl<'a> Run<'a> {
             before,
             stored,
             starts,
-            reached: Reached::default(),
+            reached: Reached(reached),
             after,
             young: 0,
             young_since: after,
@@ -287,18 +304,27 @@ impl<'a> Run<'a> {
         for Stretch { gap, last, .. } in work.stretches.iter().filter(|stretch| stretch.changed) {
             storage.put_record(&mut batch, *last, &gap.seal(*last));
         }
-        storage.put_retention(&mut batch, &self.reached_so_far());
+        let reached = self.reached_so_far();
+        if reached == self.stored && !work.stretches.iter().any(|stretch| stretch.changed) {
+            return Ok(());
+        }
+        storage.put_retention(&mut batch, &reached);
         if !work.dropped.is_empty() {
             storage.put_generation(&mut batch, storage.generation()? + 1);
         }
         self.dropped.records += work.dropped.len() as u64;
         // First the index, so that nobody who looks again is sent to a record that is gone. Should the disk fail now,
-        // they are not found although they are there, which is what was asked for.
+        // they are not found although they are there, which is what was asked for; until the next start, which makes the
+        // index anew.
         if let Some(last) = work.dropped.last() {
             self.shared.recent_mut().forget(*last);
         }
         self.shared.index_mut().forget(work.dropped);
-        storage.commit(batch).map_err(RetentionError::Unwritable)
+        self.stored = reached;
+        storage.commit(batch).map_err(|reason| {
+            self.shared.index_differs.store(true, Ordering::Release);
+            RetentionError::Unwritable(reason)
+        })
     }
 }
 

@@ -1,6 +1,6 @@
-//! The log's files: RocksDB, how it is opened and set up, and how records go in and out.
+//! The log's files: RocksDB, how it is opened, and how records go in and out.
 //!
-//! This module knows keys, column families and options, but neither who waits for a write nor what a record means.
+//! This module knows keys and column families, but neither who waits for a write nor what a record means.
 //! Column families are tagged with one letter; **letters are frozen and never reused**:
 //!
 //! | letter | content | key | value |
@@ -19,15 +19,14 @@ use super::error::{OpenError, ReadError};
 use super::format::{Stored, record_key, record_position, revision_artifact, revision_key};
 use super::frames;
 use super::mark::{Acknowledged, Mark};
+use super::options::{database_options, descriptors};
 use super::retention::Reached;
 use super::snapshot::Snapshots;
 use crate::artifact::ArtifactKey;
 use crate::event::{Position, Record};
 use rocksdb::checkpoint::Checkpoint;
 use rocksdb::{
-    BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType,
-    DBRecoveryMode, Env, ErrorKind, IteratorMode, LogLevel, Options, ReadOptions, WriteBatch,
-    WriteOptions,
+    ColumnFamily, DB, Env, ErrorKind, IteratorMode, ReadOptions, WriteBatch, WriteOptions,
 };
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -37,28 +36,22 @@ use std::sync::Arc;
 /// The newest format of a store that this release opens, and the one that it creates.
 pub(super) const STORE_FORMAT: u32 = 2;
 
-const RECORDS: &str = "r";
-const META: &str = "m";
-const REVISIONS: &str = "v";
-const RECEIPTS: &str = "k";
+pub(super) const RECORDS: &str = "r";
+pub(super) const META: &str = "m";
+pub(super) const REVISIONS: &str = "v";
+pub(super) const RECEIPTS: &str = "k";
 const FORMAT_KEY: &[u8] = b"format";
 const MIGRATION_KEY: &[u8] = b"migration";
 const GENERATION_KEY: &[u8] = b"generation";
 /// Where a backup is taken from, in the directory of the log.
 pub(super) const CHECKPOINT: &str = "checkpoint";
+/// Where RocksDB makes it, before it gives it that name.
+const CHECKPOINT_UNFINISHED: &str = "checkpoint.tmp";
 const RETENTION_KEY: &[u8] = b"retention";
 
-/// Memory of one column family before it is flushed to a file; two may exist at a time.
-const RECORDS_BUFFER_BYTES: usize = 16 << 20;
-const SMALL_BUFFER_BYTES: usize = 2 << 20;
-/// The write-ahead log is cut when it is this large: it bounds what is replayed when opening.
-const WAL_BYTES_MAX: u64 = 64 << 20;
-/// Memory for each receipt on disk, so that a key that has none is not looked for there.
-const RECEIPTS_FILTER_BITS: f64 = 10.0;
-const BLOCK_CACHE_BYTES: usize = 8 << 20;
-const OPEN_FILES_MAX: i32 = 256;
-const INFO_LOG_BYTES: usize = 1 << 20;
-const INFO_LOG_FILES: usize = 2;
+/// How many records are fetched at once; one of them may have megabytes.
+const FETCH_RECORDS: usize = 16;
+
 /// How much is read ahead when all records are read at opening.
 const SCAN_READAHEAD_BYTES: usize = 1 << 20;
 
@@ -117,7 +110,9 @@ impl Storage {
             DB::open_cf_descriptors(&database_options(), directory, descriptors(&existing))
                 .map_err(|error| refusal(directory, &error))?;
         // What a backup left that was killed would keep its tables on the disk.
-        _ = std::fs::remove_dir_all(directory.join(CHECKPOINT));
+        for checkpoint in [CHECKPOINT, CHECKPOINT_UNFINISHED] {
+            _ = std::fs::remove_dir_all(directory.join(checkpoint));
+        }
         let mut storage = Self::of(database, directory).prepare()?;
         let (mark, acknowledged) =
             Mark::open(directory).map_err(|error| unusable(directory, &error))?;
@@ -425,20 +420,27 @@ impl Storage {
         Ok(records)
     }
 
-    /// The records at `positions`, in that order.
-    pub fn fetch(&self, positions: &[Position]) -> Result<Vec<Arc<Record>>, ReadError> {
-        let keys: Vec<_> = positions.iter().map(|position| record_key(*position)).collect();
-        let values = self.database.batched_multi_get_cf(self.family(RECORDS), &keys, false);
-        let record = |(position, value): (&Position, Result<Option<_>, rocksdb::Error>)| {
-            let position = *position;
-            let value = value.map_err(|error| unreadable(position, &error))?;
-            let value: rocksdb::DBPinnableSlice = value.ok_or(ReadError::Missing { position })?;
-            match Stored::read(position, &value)? {
-                Stored::Record(body) => Ok(Arc::new(body.record()?)),
-                Stored::Gap(_) => Err(ReadError::Missing { position }),
+    /// Hands the records at `positions` to `visit`, in that order: few at a time are in memory.
+    pub fn fetch(
+        &self,
+        positions: &[Position],
+        mut visit: impl FnMut(Record, usize) -> Result<(), ReadError>,
+    ) -> Result<(), ReadError> {
+        for positions in positions.chunks(FETCH_RECORDS) {
+            let keys: Vec<_> = positions.iter().map(|position| record_key(*position)).collect();
+            let values = self.database.batched_multi_get_cf(self.family(RECORDS), &keys, false);
+            for (position, value) in positions.iter().zip(values) {
+                let position = *position;
+                let value = value.map_err(|error| unreadable(position, &error))?;
+                let value: rocksdb::DBPinnableSlice =
+                    value.ok_or(ReadError::Missing { position })?;
+                match Stored::read(position, &value)? {
+                    Stored::Record(body) => visit(body.record()?, value.len())?,
+                    Stored::Gap(_) => return Err(ReadError::Missing { position }),
+                }
             }
-        };
-        positions.iter().zip(values).map(record).collect()
+        }
+        Ok(())
     }
 
     /// Says that something in the store does not fit.
@@ -508,65 +510,6 @@ fn column_families(directory: &Path) -> Result<Vec<String>, OpenError> {
         }
     }
     Ok(Vec::new())
-}
-
-/// How each column family is opened: ours, and those that a newer release may have added, since RocksDB opens all or
-/// none and the format of the store can only be read from an open one.
-fn descriptors(existing: &[String]) -> Vec<ColumnFamilyDescriptor> {
-    let cache = Cache::new_lru_cache(BLOCK_CACHE_BYTES);
-    let ours = [RECORDS, META, REVISIONS, RECEIPTS];
-    let foreign = existing.iter().map(String::as_str).filter(|name| !ours.contains(name));
-    let options = |name: &str| {
-        let mut blocks = BlockBasedOptions::default();
-        blocks.set_block_cache(&cache);
-        if name == RECEIPTS {
-            // Most keys that are asked for are new.
-            blocks.set_bloom_filter(RECEIPTS_FILTER_BITS, false);
-        }
-        // Indices of files count as cache too, so that memory does not grow with the log.
-        blocks.set_cache_index_and_filter_blocks(true);
-        let mut options = Options::default();
-        options.set_block_based_table_factory(&blocks);
-        options.set_write_buffer_size(if name == RECORDS {
-            RECORDS_BUFFER_BYTES
-        } else {
-            SMALL_BUFFER_BYTES
-        });
-        options.set_max_write_buffer_number(2);
-        // Keys only grow, so files of records never overlap and move down the levels as they are. That takes one
-        // compression for all levels: another one for the lowest would have each file written twice.
-        options.set_compression_type(DBCompressionType::Lz4);
-        options
-    };
-    let names = ours.into_iter().chain(foreign);
-    names.map(|name| ColumnFamilyDescriptor::new(name, options(name))).collect()
-}
-
-/// How the database is set up: append-only, little memory, one synced write at a time.
-fn database_options() -> Options {
-    let mut options = Options::default();
-    options.create_if_missing(true);
-    options.create_missing_column_families(true);
-    // A crash may leave a record of the write-ahead log half written; nobody was told that it is durable, so it may
-    // go. This mode drops just that, an incomplete record at the very end, and refuses to open on anything else:
-    // AbsoluteConsistency would refuse the torn end as well, PointInTime would drop every acknowledged record after
-    // a changed byte without a word, and SkipAnyCorruptedRecord would leave a hole. The price is that RocksDB does
-    // not recycle log files in this mode, since remains of an old file look like damage; it preallocates them, so
-    // that a synced append still costs one fdatasync.
-    options.set_wal_recovery_mode(DBRecoveryMode::TolerateCorruptedTailRecords);
-    // The same tolerance must not hide that an older log file lost its end: its synced size is kept in the manifest.
-    options.set_track_and_verify_wals_in_manifest(true);
-    options.set_paranoid_checks(true);
-    options.set_max_total_wal_size(WAL_BYTES_MAX);
-    options.set_max_open_files(OPEN_FILES_MAX);
-    // One flush and one compaction; an append-only log hardly compacts.
-    options.set_max_background_jobs(2);
-    // Files are written out evenly, so that a flush does not delay the next fdatasync much.
-    options.set_bytes_per_sync(1 << 20);
-    options.set_log_level(LogLevel::Warn);
-    options.set_max_log_file_size(INFO_LOG_BYTES);
-    options.set_keep_log_file_num(INFO_LOG_FILES);
-    options
 }
 
 fn unreadable(position: Position, error: &rocksdb::Error) -> ReadError {

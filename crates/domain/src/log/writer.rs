@@ -90,26 +90,25 @@ fn commit(
     hash
 }
 
-/// Makes durable records visible: index and recent records first, then those who wait are woken.
+/// Makes durable records visible, all at once: whoever finds one of them finds the log, and the state, to be that far.
 fn publish(shared: &Shared, written: Vec<(Arc<Record>, usize)>, hash: ChainHash) {
     let Some(last) = written.last().map(|(record, _)| record.position) else { return };
+    shared.storage.acknowledge(Place { position: last, hash });
     {
         let mut index = shared.index_mut();
         for (record, _) in &written {
             index.insert(&header(record));
         }
-    }
-    {
         let mut recent = shared.recent_mut();
         for (record, bytes) in written {
             recent.push(record, bytes);
         }
+        drop(recent);
+        shared.progress.send_modify(|progress| {
+            progress.last = last;
+            progress.hash = hash;
+        });
     }
-    shared.storage.acknowledge(Place { position: last, hash });
-    shared.progress.send_modify(|progress| {
-        progress.last = last;
-        progress.hash = hash;
-    });
     shared.keeper.reached(last);
 }
 

@@ -222,7 +222,11 @@ fn a_changed_port_takes_its_gateway_along() {
 fn a_failed_service_is_tried_again_when_it_is_named() {
     let mut world = World::new();
     world.must(&deploy("shop", SHOP).unwrap());
-    world.report("shop", "web", "web:1", ServiceReport::Failed("no such image".to_owned()));
+    let failed = || ServiceReport::Failed("no such image".to_owned());
+    // What fails before it is taken up is what was wished for before.
+    assert!(world.report("shop", "web", "web:1", failed()).is_empty());
+    world.report("shop", "web", "web:1", ServiceReport::TakenUp);
+    world.report("shop", "web", "web:1", failed());
     assert_eq!(status(&world, "shop", "web", "web:1"), "Deployment/Failed");
     for report in
         [ServiceReport::TakenUp, ServiceReport::Done, ServiceReport::Failed(String::new())]

@@ -294,6 +294,7 @@ fn instances() -> impl Strategy<Value = Vec<Instance>> {
             ports: [("http".to_owned(), 31_000)].into_iter().collect(),
             deployed,
             leaving,
+            served: false,
         };
         instances.into_iter().enumerate().map(instance).collect()
     })

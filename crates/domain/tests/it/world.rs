@@ -79,6 +79,7 @@ impl World {
             ports: ports.clone().map(|port| (port.clone(), 31_000)).collect(),
             deployed: true,
             leaving: Leaving::No,
+            served: false,
         };
         let instances = (0..wanted.scale.instances).map(instance).collect();
         for report in [

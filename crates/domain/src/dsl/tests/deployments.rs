@@ -113,6 +113,7 @@ fn deployment() -> (Deployment, DeploymentView) {
             ports: [("http".to_owned(), 31000)].into_iter().collect(),
             deployed: true,
             leaving: Leaving::No,
+            served: false,
         }],
     };
     let cluster = Cluster {

@@ -9,6 +9,7 @@
 //! takes a [`View`], which holds what it needs while the index goes on.
 
 mod bytes;
+mod names;
 mod numbers;
 mod packed;
 mod page;
@@ -25,9 +26,9 @@ pub(super) use tally::Tally;
 
 use super::format::Header;
 use crate::event::{Bound, Position, Query, TimeRange};
+use names::{Names, Numbered};
 use page::Part;
 use segment::Segment;
-use std::collections::HashMap;
 use std::sync::Arc;
 use tail::Tail;
 
@@ -38,11 +39,18 @@ type Key = (i128, u64);
 const VALUE: u32 = 0;
 /// The field of records whose numbers are not kept.
 const NOT_KEPT: u32 = 1;
-/// How many names of fields are kept; records with others are read when their numbers are needed.
-const FIELDS_MAX: usize = 4096;
 /// Types of events that are known before one of them is appended (interface, 6.2).
-const TYPES: [&str; 7] =
-    ["archive", "synchronisation", "event", "health", "metrics", "allocation", "workflow"];
+const TYPES: [&str; 9] = [
+    "archive",
+    "synchronisation",
+    "event",
+    "health",
+    "metrics",
+    "allocation",
+    "workflow",
+    "deployment",
+    "gateway",
+];
 
 /// The fold. Records are inserted in the order of their positions.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -54,14 +62,9 @@ pub(super) struct Index {
     last: u64,
 }
 
-/// The numbers that stand for tags, types and members of values.
-#[derive(Clone, Debug, Default, PartialEq)]
-struct Names {
-    /// Tags and types have numbers of their own each, out of one sequence.
-    tags: HashMap<Box<str>, u32>,
-    kinds: HashMap<Box<str>, u32>,
-    fields: HashMap<Box<str>, u32>,
-}
+/// The segments of one moment.
+#[derive(Clone, Debug)]
+pub(super) struct Sealed(Arc<Vec<Arc<Segment>>>);
 
 /// What one query needs of the index at one moment.
 #[derive(Debug)]
@@ -107,11 +110,10 @@ impl Index {
             self.seal();
         }
         self.last = position;
-        let Names { tags, kinds, fields } = &mut self.names;
-        let mut sequence = tags.len() + kinds.len();
-        let ids = header.tags.iter().map(|tag| id(tags, tag, &mut sequence)).collect::<Vec<_>>();
-        let kind = id(kinds, header.kind, &mut sequence);
-        let numbers = field_numbers(fields, &header.numbers);
+        let names = &mut self.names;
+        let ids = header.tags.iter().map(|tag| names.tag(tag)).collect::<Vec<_>>();
+        let kind = names.kind(header.kind);
+        let numbers = field_numbers(names, &header.numbers);
         self.tail.push((header.timestamp, position), ids.into_iter().chain([kind]), numbers);
     }
 
@@ -142,6 +144,21 @@ impl Index {
         for (index, segment) in smaller {
             Arc::make_mut(&mut self.segments)[index] = segment;
         }
+    }
+
+    /// What is in segments, to look at it without holding anybody up.
+    pub fn sealed(&self) -> Sealed {
+        Sealed(Arc::clone(&self.segments))
+    }
+
+    /// Forgets the names that no record has any more, once they are most of them: those neither in `used`, which are those
+    /// of `sealed`, nor in what was added since. Nothing may have been dropped in between.
+    pub fn forget_names(&mut self, sealed: &Sealed, mut used: Numbered) {
+        for segment in self.segments.iter().skip(sealed.0.len()) {
+            used.extend(segment.tags());
+        }
+        used.extend(self.tail.tags());
+        self.names.keep(&used);
     }
 
     /// The position of the last record.
@@ -214,6 +231,17 @@ impl Index {
     }
 }
 
+impl Sealed {
+    /// The tags and types that their records have, or had when they were sealed.
+    pub fn tags(&self) -> Numbered {
+        let mut used = Numbered::default();
+        for segment in self.0.iter() {
+            used.extend(segment.tags());
+        }
+        used
+    }
+}
+
 impl View {
     /// The matching records: `take` of them after the first `skip`, newest first.
     pub fn find(&self, skip: u64, take: usize) -> Found {
@@ -279,31 +307,13 @@ impl Instants {
 }
 
 /// What the numbers of a value are under, and each of them.
-fn field_numbers(fields: &mut HashMap<Box<str>, u32>, numbers: &Numbers) -> Vec<(u32, f64)> {
+fn field_numbers(names: &mut Names, numbers: &Numbers) -> Vec<(u32, f64)> {
     let members = match numbers {
         Numbers::None => return Vec::new(),
         Numbers::Whole(number) => return vec![(VALUE, *number)],
         Numbers::Many => return vec![(NOT_KEPT, 0.0)],
         Numbers::Members(members) => members,
     };
-    let mut kept = Vec::with_capacity(members.len());
-    for (name, number) in members {
-        let mut sequence = fields.len() + 2;
-        if fields.len() >= FIELDS_MAX && !fields.contains_key(name.as_str()) {
-            return vec![(NOT_KEPT, 0.0)];
-        }
-        kept.push((id(fields, name, &mut sequence), *number));
-    }
-    kept
-}
-
-/// The number of `name`, the next of `sequence` when it is new.
-fn id(names: &mut HashMap<Box<str>, u32>, name: &str, sequence: &mut usize) -> u32 {
-    if let Some(id) = names.get(name) {
-        return *id;
-    }
-    let id = u32::try_from(*sequence).expect("four billion names do not fit into memory");
-    names.insert(name.into(), id);
-    *sequence += 1;
-    id
+    let numbered = members.iter().map(|(name, number)| Some((names.field(name)?, *number)));
+    numbered.collect::<Option<_>>().unwrap_or_else(|| vec![(NOT_KEPT, 0.0)])
 }

@@ -5,15 +5,16 @@
 //! by the snapshot that they are in, possibly after they were read.
 
 use super::bytes::{Malformed, Reader, Writer};
+use super::names::Names;
 use super::segment::Segment;
-use super::{Index, Names, Tail};
+use super::{Index, Tail};
 use crate::log::snapshot::Payload;
 use std::collections::HashMap;
 use std::io::{self, BufRead, Write};
 use std::sync::Arc;
 
 /// The format that is written, and the only one that is read.
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 
 impl Payload for Index {
     /// Everything, up to [`Index::last`].
@@ -21,7 +22,7 @@ impl Payload for Index {
         let mut writer = Writer::new(to);
         writer.bytes(&[VERSION]);
         writer.number(self.last);
-        let Names { tags, kinds, fields } = &self.names;
+        let Names { tags, kinds, fields, free } = &self.names;
         for names in [tags, kinds, fields] {
             writer.count(names.len());
             for (name, id) in names {
@@ -29,6 +30,7 @@ impl Payload for Index {
                 writer.number(u64::from(*id));
             }
         }
+        writer.list(free, u32::to_le_bytes);
         writer.count(self.tail.rows().count());
         for ((timestamp, position), ids, numbers) in self.tail.rows() {
             writer.bytes(&timestamp.to_le_bytes());
@@ -60,7 +62,12 @@ fn read(reader: &mut Reader<'_>) -> Result<Index, Malformed> {
         return Err(Malformed);
     }
     let last = reader.number()?;
-    let names = Names { tags: names(reader)?, kinds: names(reader)?, fields: names(reader)? };
+    let names = Names {
+        tags: names(reader)?,
+        kinds: names(reader)?,
+        fields: names(reader)?,
+        free: reader.list(u32::from_le_bytes)?,
+    };
     let mut tail = Tail::default();
     for _ in 0..reader.count()? {
         let key = (i128::from_le_bytes(reader.array()?), reader.number()?);

@@ -257,6 +257,11 @@ impl Segment {
         Some(Self::new(parts))
     }
 
+    /// The numbers of the tags and types that its records have, those of dropped ones among them.
+    pub fn tags(&self) -> impl Iterator<Item = u32> {
+        self.tags.ids()
+    }
+
     /// Whether no record is left.
     pub fn is_empty(&self) -> bool {
         self.left.as_ref().is_some_and(|left| left.count == 0)

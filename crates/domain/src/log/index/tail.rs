@@ -101,6 +101,11 @@ impl Tail {
         (!parts.keys.is_empty()).then_some(parts)
     }
 
+    /// The numbers of the tags and types that its records have, those of dropped ones among them.
+    pub fn tags(&self) -> impl Iterator<Item = u32> {
+        self.ids.iter().copied()
+    }
+
     /// The records in the order of their positions, each with tags and type, and numbers.
     pub fn rows(&self) -> impl Iterator<Item = (Key, &[u32], &[(u32, f64)])> {
         let mut left = self.order.clone();

@@ -1,5 +1,6 @@
 //! What the index answers is what filtering and sorting all records answers.
 
+use super::names::FIELDS_MAX;
 use super::*;
 use crate::event::Bound;
 use crate::log::snapshot::Payload;
@@ -325,6 +326,50 @@ fn memory_goes_with_what_was_dropped() {
     let expected: f64 = (0..40_000_u32).filter(|n| (n + 1) % 100 == 0).map(f64::from).sum();
     let (count, sum, ..) = sums(&index, &Query::default(), "x");
     assert!(count == 400 && (sum - expected).abs() < 0.5, "{sum}");
+}
+
+#[test]
+fn names_go_with_the_last_record_that_has_them() {
+    let mut index = Index::default();
+    let insert = |index: &mut Index, request: u32| {
+        let request = format!("request:{request}");
+        let tags = vec!["all", &*request];
+        index.insert(&Header { timestamp: 7, kind: "event", tags, numbers: Numbers::None });
+    };
+    let count = |index: &Index, tag: &str| {
+        index.view(&Query { tags: vec![tag.to_owned()], ..Query::default() }).count()
+    };
+    (0..40_000).for_each(|request| insert(&mut index, request));
+    // Segments are dropped, some are made anew, and the tail has names of its own.
+    index.forget((1..=30_000).map(Position));
+    let sealed = index.sealed();
+    let used = sealed.tags();
+    // Added after the look.
+    (40_000..60_000).for_each(|request| insert(&mut index, request));
+    index.forget_names(&sealed, used);
+    assert!(index.names.tags.len() > 40_000, "they are not most of all");
+    index.forget((30_001..=59_000).map(Position));
+    let sealed = index.sealed();
+    let used = sealed.tags();
+    (60_000..60_100).for_each(|request| insert(&mut index, request));
+    index.forget_names(&sealed, used);
+    let left = index.names.tags.len();
+    assert!((1_101..20_000).contains(&left), "{left}");
+    let all = index.names.tags.len() + index.names.kinds.len() + index.names.free.len();
+    assert!(read(&written(&index)).is_some_and(|read| read.names == index.names));
+    // Their numbers are given again, each once.
+    (70_000..80_000).for_each(|request| insert(&mut index, request));
+    let mut given: Vec<u32> = index.names.tags.values().copied().collect();
+    given.extend(index.names.kinds.values().chain(&index.names.free));
+    given.sort_unstable();
+    assert!(given.iter().copied().eq(0..u32::try_from(all).unwrap()));
+    for request in [0, 29_999, 58_999] {
+        assert_eq!(count(&index, &format!("request:{request}")), 0, "{request}");
+    }
+    for request in [59_000, 59_999, 60_099, 70_000, 79_999] {
+        assert_eq!(count(&index, &format!("request:{request}")), 1, "{request}");
+    }
+    assert_eq!(count(&index, "all"), 1_000 + 100 + 10_000);
 }
 
 #[test]

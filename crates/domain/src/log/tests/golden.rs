@@ -58,7 +58,7 @@ fn a_store_of_format_2_with_gaps_is_opened_with_all_that_is_left() {
     assert_eq!(gaps.head(), log.head());
     let verified = gaps.verify().unwrap();
     assert_eq!((verified.records, verified.dropped), (21, 9));
-    assert_eq!(gaps.drop_expired(&expiries()).unwrap().records, 0);
+    assert_eq!(gaps.drop_expired(&expiries(), None).unwrap().records, 0);
 }
 
 /// Some damage to the golden directories, and the sentence that an operator reads.
@@ -122,7 +122,7 @@ fn write() {
     drop(Log::open(directory.path()).unwrap());
     let log = Log::open(directory.path()).unwrap();
     println!("{}", log.head().1);
-    log.drop_expired(&expiries()).unwrap();
+    log.drop_expired(&expiries(), None).unwrap();
     drop(log);
     keep(directory.path(), "format-2-gaps");
 }

@@ -52,7 +52,7 @@ fn what_expired_goes_and_the_rest_stays_as_it_was() {
     let verified = log.verify().unwrap();
     assert_eq!((verified.records, verified.dropped), (6_000, 0));
     for seconds in [10, 2_500, 2_500, 5_000] {
-        log.drop_expired(&expired(seconds)).unwrap();
+        log.drop_expired(&expired(seconds), None).unwrap();
         let expected = kept(&before, seconds);
         assert_eq!(all(&log), expected);
         assert_eq!(log.head(), head, "position and hash stay");
@@ -77,22 +77,29 @@ fn what_expired_goes_and_the_rest_stays_as_it_was() {
 fn what_users_did_and_the_newest_record_are_never_dropped() {
     let log = Log::in_memory().unwrap();
     let kept = vec![Expiry { kind: "archive".into(), before: NOON }];
-    let refused = log.drop_expired(&kept).unwrap_err();
+    let refused = log.drop_expired(&kept, None).unwrap_err();
     assert_eq!(refused.to_string(), "events of type 'archive' are never dropped");
     append(&log, (0..5).map(|number| of_kind("metrics", number)).collect());
-    assert_eq!(log.drop_expired(&expired(1_000)).unwrap(), Dropped { records: 4, more: false });
+    let dropped = |records| Dropped { records, more_after: None };
+    assert_eq!(log.drop_expired(&expired(1_000), None).unwrap(), dropped(4));
     assert_eq!(positions(&all(&log)), [5]);
     append(&log, vec![of_kind("metrics", 9)]);
-    assert_eq!(log.drop_expired(&expired(1_000)).unwrap(), Dropped { records: 1, more: false });
+    assert_eq!(log.drop_expired(&expired(1_000), None).unwrap(), dropped(1));
     assert_eq!(positions(&all(&log)), [6], "what was held back goes the next time");
-    assert_eq!(log.drop_expired(&[]).unwrap(), Dropped::default());
+    assert_eq!(log.drop_expired(&[], None).unwrap(), Dropped::default());
 }
 
-/// As many calls as it takes, of which none may be in vain.
-fn drop_all(log: &Log, expiries: &[Expiry], effort: Effort) {
+/// A round: as many calls as it takes, each of which gets on. How many they were.
+fn drop_all(log: &Log, expiries: &[Expiry], effort: Effort) -> usize {
     let enough = usize::try_from(log.last().0).unwrap() + 2;
-    let calls = (0..enough).take_while(|_| log.drop_expired_with(expiries, effort).unwrap().more);
-    assert!(calls.count() < enough, "it comes to an end");
+    let mut after = None;
+    let calls = (0..enough).take_while(|_| {
+        after = log.drop_expired_with(expiries, after, effort).unwrap().more_after;
+        after.is_some()
+    });
+    let calls = calls.count();
+    assert!(calls < enough, "it comes to an end");
+    calls
 }
 
 #[test]
@@ -108,7 +115,7 @@ fn a_type_that_stays_longer_holds_up_no_other() {
     drop_all(&log, &expiries, effort);
     assert_eq!((total(&log, "health"), total(&log, "metrics")), (40 - 4, 10));
     // All is done, so that little is looked at again.
-    assert_eq!(log.drop_expired_with(&expiries, effort).unwrap(), Dropped::default());
+    assert_eq!(log.drop_expired_with(&expiries, None, effort).unwrap(), Dropped::default());
     log.verify().unwrap();
 }
 
@@ -129,12 +136,34 @@ fn a_record_from_a_clock_that_was_ahead_holds_up_none_behind_it() {
     assert_eq!(positions(&all(&log)), [20]);
 }
 
+/// What stays behind such a record is more than one call looks at, and no two of it become one gap.
+#[test]
+fn a_record_that_stays_is_passed_however_much_lies_behind_it() {
+    let effort = Effort { batch_records: 4, batches: 2, young_records: 3 };
+    let log = Log::in_memory().unwrap();
+    let ahead = Draft { time: NOON + time::Duration::days(200), ..of_kind("metrics", 1) };
+    append(&log, vec![of_kind("metrics", 0), ahead]);
+    append(&log, (2..100).map(|number| of_kind("archive", number)).collect());
+    append(&log, (100..110).map(|number| of_kind("metrics", number)).collect());
+    let calls = drop_all(&log, &expired(105), effort);
+    assert!(calls > 3, "{calls}");
+    let expected: Vec<u64> = (2..=100).chain(106..=110).collect();
+    assert_eq!(positions(&all(&log)), expected);
+    // The next round looks at them again, and has nothing to write.
+    let before = log.shared().storage.retention().unwrap();
+    drop_all(&log, &expired(105), effort);
+    assert_eq!(log.shared().storage.retention().unwrap(), before);
+    drop_all(&log, &expired(107), effort);
+    assert_eq!(positions(&all(&log)), (2..=100).chain(108..=110).collect::<Vec<u64>>());
+    log.verify().unwrap();
+}
+
 #[test]
 fn a_subscription_in_the_middle_goes_on_behind_the_gap() {
     let log = Log::in_memory().unwrap();
     append(&log, (0..100).map(|number| of_kind("metrics", number)).collect());
     append(&log, vec![of_kind("archive", 100)]);
-    log.drop_expired(&expired(90)).unwrap();
+    log.drop_expired(&expired(90), None).unwrap();
     assert_eq!(positions(&log.read(Position(40), 3).unwrap()), [91, 92, 93]);
     assert_eq!(positions(&log.read(Position::START, 1).unwrap()), [91]);
 }
@@ -164,7 +193,7 @@ fn disk_use_falls() {
     };
     log.shared().storage.compact(Position::START, Position(24_001));
     let before = tables();
-    log.drop_expired(&expired(23_000)).unwrap();
+    log.drop_expired(&expired(23_000), None).unwrap();
     let after = tables();
     println!("{before} bytes before, {after} after");
     assert!(after < before / 5, "{before} bytes before, {after} after");

@@ -54,7 +54,7 @@ fn write(directory: &Path) -> Log {
     // Opening moves what the write-ahead log holds into tables; closing wrote a snapshot.
     let log = Log::open(directory).unwrap();
     let before = OffsetDateTime::UNIX_EPOCH + time::Duration::days(30_000);
-    let dropped = log.drop_expired(&[Expiry { kind: "metrics".into(), before }]).unwrap();
+    let dropped = log.drop_expired(&[Expiry { kind: "metrics".into(), before }], None).unwrap();
     assert!(dropped.records > 500, "{dropped:?}");
     append(&log, (0..40).map(|number| draft(&format!("last-{number}"))).collect());
     log
