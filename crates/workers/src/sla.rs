@@ -15,10 +15,13 @@ use crate::turn::{Turn, Worker};
 use async_trait::async_trait;
 use segue_domain::artifact::{Cluster, Deployment, GatewayName, Service, SlaCheck};
 use segue_domain::command::{Direction, EscalationEvent, Report, Verdict};
+use segue_domain::dsl;
 use segue_domain::event::{Bound, Position, Query, Tags, TimeRange};
 use segue_domain::log::ReadError;
 use segue_domain::state::State;
 use segue_domain::store::Store;
+use serde_json::Value;
+use std::collections::BTreeMap;
 use time::{Duration, OffsetDateTime};
 
 /// What response times are tagged with: the interface's spelling, and the one of those who measured for the predecessor.
@@ -178,7 +181,8 @@ impl Subject<'_> {
             && own("metrics:rate")?.is_some_and(|rate| rate == 0))
     }
 
-    /// Whether checks added more than they took back, as far as the last of what followed from them tells.
+    /// Whether checks added more than they took back since somebody last said how much is to run, as far as the last of
+    /// what followed from them tells.
     fn has_grown(&self) -> Result<bool, ReadError> {
         let tags = vec![
             format!("deployments:{}", self.deployment.name),
@@ -187,8 +191,12 @@ impl Subject<'_> {
         ];
         let applied = self.store.query(&Query { tags, ..Query::default() }, 1, STEPS_MAX)?;
         let mut grown = 0;
+        let mut scales = BTreeMap::new();
         for record in &applied.records {
-            let Some(cause) = record.provenance.cause else { continue };
+            if !self.is_step_to(&mut scales, &record.event.value) {
+                break;
+            }
+            let Some(cause) = record.provenance.cause else { break };
             let before = Position(cause.0.saturating_sub(1));
             let verdict = self.store.log().read(before, 1)?;
             let own = verdict
@@ -200,10 +208,30 @@ impl Subject<'_> {
             grown += match direction {
                 Some(Direction::Up) => 1,
                 Some(Direction::Down) => -1,
-                None => 0,
+                // Somebody else's step: what is before it is theirs as well.
+                None => break,
             };
         }
         Ok(grown > 0)
+    }
+
+    /// Whether an escalation led to `scales`, by cluster and service, which then become those before it; what is not among
+    /// them is as it is now. Where it did not, somebody else has changed them since.
+    fn is_step_to(&self, scales: &mut BTreeMap<(String, String), Value>, step: &Value) -> bool {
+        let changes = step["scaled"].as_array().into_iter().flatten().rev();
+        for change in changes {
+            let text = |member: &str| change[member].as_str().unwrap_or_default().to_owned();
+            let key = (text("cluster"), text("service"));
+            let scale = scales.entry(key).or_insert_with_key(|(cluster, service)| {
+                let service = self.deployment.service(cluster, service);
+                service.map(|service| dsl::write_inline_scale(&service.scale)).unwrap_or_default()
+            });
+            if *scale != change["to"] {
+                return false;
+            }
+            scale.clone_from(&change["from"]);
+        }
+        true
     }
 
     /// Whether an escalation of this cluster, of whomever, is too recent for another one.

@@ -15,7 +15,7 @@ use crate::turn::{Turn, Worker, is_same};
 use async_trait::async_trait;
 use segue_domain::artifact::{HealthCheck, Instance, Leaving};
 use segue_domain::state::State;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use time::OffsetDateTime;
@@ -152,8 +152,7 @@ pub fn checks(state: &State) -> Vec<Check> {
                 let staying =
                     service.instances.iter().filter(|instance| instance.leaving == Leaving::No);
                 for instance in staying {
-                    let of = |check: &HealthCheck| Check::of(deployment, instance, check);
-                    checks.extend(effective.iter().copied().filter_map(of));
+                    checks.extend(Check::all(deployment, instance, &effective));
                 }
             }
         }
@@ -164,6 +163,11 @@ pub fn checks(state: &State) -> Vec<Check> {
 }
 
 impl Check {
+    /// What an instance of a service is asked by the effective `checks` of the service. Checks that ask the same are one.
+    pub fn all(deployment: &str, instance: &Instance, checks: &[&HealthCheck]) -> BTreeSet<Self> {
+        checks.iter().filter_map(|check| Self::of(deployment, instance, check)).collect()
+    }
+
     fn of(deployment: &str, instance: &Instance, check: &HealthCheck) -> Option<Self> {
         let seconds = |seconds: u32| Duration::from_secs(seconds.into());
         let is_tcp = check.protocol.eq_ignore_ascii_case("tcp");

@@ -11,6 +11,7 @@ fn instance(port: u16) -> Instance {
         ports: IndexMap::from([("http".to_owned(), port)]),
         deployed: false,
         leaving: Leaving::No,
+        served: false,
     }
 }
 

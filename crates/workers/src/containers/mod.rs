@@ -153,6 +153,8 @@ pub enum Condition {
     Running,
     /// Asked to end.
     Stopping,
+    /// The same, and its driver goes on trying; the text says what keeps it.
+    Stuck(String),
     /// Ended by itself, and its driver starts it again after a pause; the text says how it ended, with the last of its
     /// output.
     Restarting(String),

@@ -137,8 +137,13 @@ impl SimulatedContainers {
 
     /// Lets an instance end by itself: it is observed as exited, with `words`. False when there is none.
     pub fn crash(&self, instance: &str, words: &str) -> bool {
+        self.turn(instance, Condition::Exited(words.to_owned()))
+    }
+
+    /// Lets an instance be observed like this from now on. False when there is none.
+    pub fn turn(&self, instance: &str, condition: Condition) -> bool {
         self.change(instance, |found| {
-            Arc::make_mut(&mut found.observed).condition = Condition::Exited(words.to_owned());
+            Arc::make_mut(&mut found.observed).condition = condition;
             found.due = None;
         })
     }

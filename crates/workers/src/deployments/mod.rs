@@ -12,13 +12,13 @@ mod tests;
 pub use plan::{Action, Desired, Unavailable, plan};
 
 use crate::Settings;
-use crate::checks::Results;
+use crate::checks::{Check, Results};
 use crate::containers::{Condition, ContainerDriver, Image, ObservedInstance, Owner};
 use crate::driver::Error;
 use crate::turn::{Turn, Worker, is_same};
 use async_trait::async_trait;
 use pause::Pauses;
-use segue_domain::artifact::Deployment;
+use segue_domain::artifact::{Deployment, Leaving};
 use segue_domain::command::{Report, ServiceKey, ServiceReport};
 use segue_domain::state::State;
 use std::collections::BTreeMap;
@@ -234,8 +234,9 @@ fn hold_back(state: &State, deployment: &str, checks: &Results, observed: &mut [
             continue;
         }
         let effective = cluster.effective_health_checks(service);
-        let asked = effective.iter().filter(|check| instance.ports.contains_key(&check.port));
-        if let Some(obstacle) = checks.obstacle(&instance.name, asked.count()) {
+        let known = plan::instance(instance, false, Leaving::No);
+        let asked = Check::all(&deployment.name, &known, &effective);
+        if let Some(obstacle) = checks.obstacle(&instance.name, asked.len()) {
             Arc::make_mut(instance).condition = Condition::Starting(obstacle);
             held_back = true;
         }

@@ -86,7 +86,7 @@ pub fn plan(
         })
     };
     for (driver, instance) in observed.iter().filter(|(_, instance)| !wanted(instance)) {
-        if instance.condition != Condition::Stopping {
+        if !matches!(instance.condition, Condition::Stopping | Condition::Stuck(_)) {
             actions.push(Action::Stop { driver: *driver, instance: instance.name.clone() });
         }
     }
@@ -128,7 +128,7 @@ struct ServicePlan<'a> {
 struct Comparison<'a> {
     /// Instances of the wanted definition that are to stay.
     staying: Vec<&'a ObservedInstance>,
-    /// Instances of an older definition that still take traffic.
+    /// Instances of an older definition that take traffic, or did.
     outdated: usize,
     /// Whether as many as wanted run with the wanted definition.
     ready: bool,
@@ -145,7 +145,6 @@ impl Comparison<'_> {
 
 impl<'a> ServicePlan<'a> {
     fn deploy(&mut self, suffix: &mut dyn FnMut() -> String) {
-        self.clear_exited();
         let phase = self.service.status.phase.name;
         if phase == PhaseName::Initiated {
             self.report(ServiceReport::TakenUp);
@@ -174,9 +173,10 @@ impl<'a> ServicePlan<'a> {
             self.prepare();
             return;
         };
+        self.clear_exited(&template.fingerprint);
         let comparison = self.compare(&template.fingerprint, phase == PhaseName::Failed);
         self.report_instances(&comparison.list);
-        self.report_restarting();
+        self.report_stuck();
         self.stop_released();
         match phase {
             PhaseName::Initiated | PhaseName::Failed => {}
@@ -194,7 +194,9 @@ impl<'a> ServicePlan<'a> {
         let status = &self.service.status;
         if self.own.is_empty() {
             // What cannot be seen may still run.
-            match self.desired.unavailable.values().next() {
+            let kind = &self.service.breed.deployable.kind;
+            let driver = self.desired.drivers.iter().position(|driver| driver.supports(kind));
+            match driver.and_then(|driver| self.desired.unavailable.get(&driver)) {
                 None => self.report(ServiceReport::Gone),
                 Some(_) if status.phase.name == PhaseName::Initiated => {
                     self.report(ServiceReport::TakenUp);
@@ -205,7 +207,7 @@ impl<'a> ServicePlan<'a> {
             }
             return;
         }
-        self.clear_exited();
+        self.clear_exited("");
         if status.phase.name == PhaseName::Initiated {
             self.report(ServiceReport::TakenUp);
         }
@@ -213,10 +215,11 @@ impl<'a> ServicePlan<'a> {
         let list: Vec<Instance> = alive
             .map(|(_, observed)| {
                 let leaving = self.leaving(&observed.name).max(Leaving::Draining);
-                instance(observed, observed.condition == Condition::Running, leaving)
+                self.instance(observed, observed.condition == Condition::Running, leaving)
             })
             .collect();
         self.report_instances(&list);
+        self.report_stuck();
         self.stop_released();
         self.report_timed_out(self.desired.settings.ready_for_undeployment);
     }
@@ -224,6 +227,7 @@ impl<'a> ServicePlan<'a> {
     /// The variables are not interpolated: that waits for everything the service depends on. Meanwhile what runs of
     /// an older definition goes on.
     fn prepare(&mut self) {
+        self.clear_exited("");
         let comparison = self.compare("", false);
         self.report_instances(&comparison.list);
         self.stop_released();
@@ -237,7 +241,8 @@ impl<'a> ServicePlan<'a> {
     }
 
     /// Compares what runs with `fingerprint` and the scale. New instances take traffic only when all of them run, and
-    /// the old ones go only then; after a failure the unfinished ones go instead.
+    /// the old ones go only then; after a failure those go instead that never took any. Old ones that never did are of a
+    /// change that was given up, and go at once.
     fn compare(&self, fingerprint: &str, failed: bool) -> Comparison<'a> {
         let wanted = self.service.scale.instances as usize;
         let alive: Vec<&'a ObservedInstance> = self
@@ -253,7 +258,8 @@ impl<'a> ServicePlan<'a> {
         // Those that do not run are stopped first, then the newest.
         staying.sort_by_key(|instance| instance.condition != Condition::Running);
         staying.truncate(wanted);
-        let outdated = alive.iter().filter(|instance| !is_current(instance)).filter(stays).count();
+        let outdated = alive.iter().filter(|instance| !is_current(instance)).filter(stays);
+        let outdated = outdated.filter(|instance| self.has_served(&instance.name)).count();
         let running =
             staying.iter().filter(|instance| instance.condition == Condition::Running).count();
         let ready = running >= wanted && !fingerprint.is_empty();
@@ -262,12 +268,13 @@ impl<'a> ServicePlan<'a> {
             let running = observed.condition == Condition::Running;
             let surplus = current && !staying.iter().any(|kept| kept.name == observed.name);
             let replaced = !current && ready;
-            let unfinished = current && failed && !running;
-            let leaving =
-                if surplus || replaced || unfinished { Leaving::Draining } else { Leaving::No };
-            let takes_traffic =
-                running && (!current || ready || outdated == 0 || self.is_target(&observed.name));
-            instance(observed, takes_traffic, leaving.max(self.leaving(&observed.name)))
+            let served = self.has_served(&observed.name);
+            let unfinished = current && failed && !ready && !served && (!running || outdated > 0);
+            let given_up = !current && !served && !fingerprint.is_empty();
+            let goes = surplus || replaced || unfinished || given_up;
+            let leaving = if goes { Leaving::Draining } else { Leaving::No };
+            let takes_traffic = running && (served || current && (ready || outdated == 0));
+            self.instance(observed, takes_traffic, leaving.max(self.leaving(&observed.name)))
         });
         Comparison { list: list.collect(), staying, outdated, ready }
     }
@@ -308,21 +315,31 @@ impl<'a> ServicePlan<'a> {
         }
     }
 
-    /// What ended by itself, or never started, is removed, and its last words are reported.
-    fn clear_exited(&mut self) {
+    /// What ended by itself, or never started, is removed. Its last words are reported when it is what is wanted, or
+    /// served: what an earlier wish came to says nothing about this one.
+    fn clear_exited(&mut self, fingerprint: &str) {
         let own: Vec<&'a Seen> = self.own.clone();
         for (driver, observed) in own {
-            let report = match &observed.condition {
-                Condition::Exited(words) => ServiceReport::Trouble(words.clone()),
-                Condition::Refused(words) => ServiceReport::Failed(words.clone()),
+            let (words, refused) = match &observed.condition {
+                Condition::Exited(words) => (words.clone(), false),
+                Condition::Refused(words) => (words.clone(), true),
                 Condition::Starting(_)
                 | Condition::Restarting(_)
                 | Condition::Running
-                | Condition::Stopping => continue,
+                | Condition::Stopping
+                | Condition::Stuck(_) => continue,
             };
             self.actions.push(Action::Stop { driver: *driver, instance: observed.name.clone() });
-            self.actions.push(Action::Exited { key: self.key.clone() });
-            self.report(report);
+            let is_wanted =
+                observed.fingerprint == fingerprint && self.leaving(&observed.name) == Leaving::No;
+            if is_wanted {
+                self.actions.push(Action::Exited { key: self.key.clone() });
+            }
+            if is_wanted && refused {
+                self.report(ServiceReport::Failed(words));
+            } else if is_wanted || self.has_served(&observed.name) {
+                self.report(ServiceReport::Trouble(words));
+            }
         }
     }
 
@@ -333,10 +350,11 @@ impl<'a> ServicePlan<'a> {
         }
     }
 
-    /// What keeps ending is told in its own last words, also while its driver still tries.
-    fn report_restarting(&mut self) {
+    /// What keeps ending is told in its own last words, also while its driver still tries; and so is what keeps something
+    /// from ending.
+    fn report_stuck(&mut self) {
         let words = self.own.iter().find_map(|(_, instance)| match &instance.condition {
-            Condition::Restarting(words) => Some(words),
+            Condition::Restarting(words) | Condition::Stuck(words) => Some(words),
             Condition::Starting(_)
             | Condition::Running
             | Condition::Stopping
@@ -430,7 +448,7 @@ impl<'a> ServicePlan<'a> {
 
     fn waited_for(&self) -> String {
         let starting = self.own.iter().find_map(|(_, instance)| match &instance.condition {
-            Condition::Starting(words) | Condition::Restarting(words) => {
+            Condition::Starting(words) | Condition::Restarting(words) | Condition::Stuck(words) => {
                 Some(format!("instance '{}' {words}", instance.name))
             }
             Condition::Running
@@ -448,10 +466,17 @@ impl<'a> ServicePlan<'a> {
             .unwrap_or_else(|| "instances do not match what is wanted".to_owned())
     }
 
-    /// Whether the state has an instance as a target already. It stays one while others of its definition start, also
-    /// when they are needed because the wish went to another definition and back.
-    fn is_target(&self, name: &str) -> bool {
-        self.service.instances.iter().any(|instance| instance.name == name && instance.deployed)
+    /// Whether traffic ever went to an instance. It gets some whenever it runs, also when the wish went to another
+    /// definition, or back.
+    fn has_served(&self, name: &str) -> bool {
+        let mut known = self.service.instances.iter();
+        known.any(|known| known.name == name && (known.served || known.deployed))
+    }
+
+    /// An instance as the state should have it.
+    fn instance(&self, observed: &ObservedInstance, deployed: bool, leaving: Leaving) -> Instance {
+        let served = deployed || self.has_served(&observed.name);
+        Instance { served, ..instance(observed, deployed, leaving) }
     }
 
     /// Where the state has an instance on its way out; one that it does not know stays.
@@ -472,12 +497,13 @@ fn is_alive(instance: &ObservedInstance) -> bool {
     )
 }
 
-fn instance(observed: &ObservedInstance, deployed: bool, leaving: Leaving) -> Instance {
+pub(super) fn instance(observed: &ObservedInstance, deployed: bool, leaving: Leaving) -> Instance {
     Instance {
         name: observed.name.clone(),
         host: observed.host.clone(),
         ports: observed.ports.clone(),
         deployed,
         leaving,
+        served: deployed,
     }
 }

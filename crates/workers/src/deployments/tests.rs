@@ -11,7 +11,7 @@ use segue_domain::artifact::{Phase, PhaseName};
 use segue_domain::command::{Command, Context, Rules, Submission, Verb};
 use segue_domain::dsl::{self, Options};
 use segue_domain::store::Store;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 const START: OffsetDateTime = time::macros::datetime!(2030-01-10 12:00 UTC);
 const SHOP: &str = "clusters: {web: {name: 'web:1', deployable: {type: process, definition: a}}}";
@@ -73,6 +73,21 @@ impl World {
     /// The names of what runs.
     fn instances(&self) -> BTreeSet<String> {
         self.containers.instances().into_iter().map(|instance| instance.name).collect()
+    }
+
+    /// The phase after one turn of each worker, which may fail.
+    fn tries(&mut self, second: i64) -> Phase {
+        let now = START + time::Duration::seconds(second);
+        let Self { store, containers, deployments, gateways } = self;
+        containers.advance(now);
+        let workers: [&mut dyn Worker; 2] = [deployments, gateways];
+        for worker in workers {
+            drop(block_on(turn::take(store, worker, now, store.log().last(), || {
+                "turn".to_owned()
+            })));
+        }
+        let state = store.state();
+        state.deployment("shop").unwrap().clusters["web"].services[0].status.phase.clone()
     }
 
     /// The phase of the service once nothing happens any more, so many seconds after the start.
@@ -199,4 +214,151 @@ fn of_too_many_instances_those_that_run_stay() {
         world.phase_at(second);
     }
     assert_eq!(world.instances(), BTreeSet::from([newest]));
+}
+
+/// Two instances of `command`, which run after `delay` seconds.
+fn two(command: &str, delay: u32) -> String {
+    format!(
+        "clusters: {{web: {{services: [{{breed: {{name: 'web:1', deployable: {{type: process, definition: {command}}}}}, scale: {{cpu: 1, memory: 1GB, instances: 2}}, dialects: {{simulated: {{delay: {delay}}}}}}}]}}}}"
+    )
+}
+
+/// Whether each instance that the state knows is a target, by name.
+fn targets(world: &World) -> BTreeMap<String, bool> {
+    let state = world.store.state();
+    let service = &state.deployment("shop").unwrap().clusters["web"].services[0];
+    service.instances.iter().map(|found| (found.name.clone(), found.deployed)).collect()
+}
+
+/// What serves goes on, whatever becomes of it while the service is Failed.
+#[test]
+fn what_served_stays_when_a_change_failed() {
+    let mut world = World::new();
+    world.deploy(&two("a", 0));
+    world.settle(0);
+    let before = world.instances();
+    let error = Error::Transient("no room on this host".to_owned());
+    world.containers.fail(Operation::Start, 10_000, &error);
+    world.deploy(&two("a", 0).replace("instances: 2", "instances: 3"));
+    world.phase_at(600);
+    assert_eq!(world.phase_at(1201).name, PhaseName::Failed);
+    let first = before.first().unwrap();
+    assert!(world.containers.turn(first, Condition::Restarting("it crashed".to_owned())));
+    world.phase_at(1202);
+    assert_eq!((world.instances(), targets(&world)[first]), (before.clone(), false));
+    assert!(world.containers.turn(first, Condition::Running));
+    assert_eq!(world.phase_at(1203).name, PhaseName::Failed);
+    assert!(world.instances() == before && targets(&world).values().all(|target| *target));
+}
+
+#[test]
+fn an_unfinished_change_never_serves() {
+    for abandoned in [false, true] {
+        let mut world = World::new();
+        world.deploy(&two("a", 0));
+        world.settle(0);
+        let before = world.instances();
+        // Of the next definition one instance comes to run.
+        world.deploy(&two("b", 9000));
+        world.phase_at(600);
+        let new: Vec<String> = world.instances().difference(&before).cloned().collect();
+        assert_eq!(new.len(), 2);
+        assert!(world.containers.turn(&new[0], Condition::Running));
+        assert_eq!(world.phase_at(601).name, PhaseName::Updating);
+        if abandoned {
+            world.deploy(&two("c", 9000));
+            world.phase_at(602);
+            world.phase_at(603);
+            assert!(new.iter().all(|name| !world.instances().contains(name)), "b was given up");
+        } else {
+            assert_eq!(world.phase_at(1201).name, PhaseName::Failed);
+            world.phase_at(1202);
+            assert_eq!(world.instances(), before, "the unfinished ones are removed");
+        }
+        let targets = targets(&world);
+        assert!(targets.iter().all(|(name, target)| *target == before.contains(name)));
+        assert!(before.iter().all(|name| targets.contains_key(name)));
+    }
+}
+
+/// What never served does not keep what is wanted now from serving.
+#[test]
+fn a_first_wish_that_never_worked_is_in_nobodys_way() {
+    let mut world = World::new();
+    world.deploy(&two("a", 9000));
+    world.phase_at(0);
+    let old = world.instances();
+    assert!(old.iter().all(|name| world.containers.turn(name, Condition::Restarting("no".into()))));
+    world.deploy(&two("b", 9000));
+    world.phase_at(1);
+    world.phase_at(2);
+    let new = world.instances();
+    assert!(new.len() == 2 && new.is_disjoint(&old), "{new:?}");
+    let first = new.first().unwrap();
+    assert!(world.containers.turn(first, Condition::Running));
+    world.phase_at(3);
+    assert!(targets(&world)[first]);
+}
+
+/// The driver cannot be asked until it is too late; then everything of the new definition runs.
+#[test]
+fn a_change_that_is_ready_after_its_time_out_is_taken() {
+    let mut world = World::new();
+    world.deploy(&two("a", 0));
+    world.settle(0);
+    let before = world.instances();
+    world.deploy(&two("b", 9000));
+    world.phase_at(600);
+    let new: Vec<String> = world.instances().difference(&before).cloned().collect();
+    let error = Error::Transient("the daemon is away".to_owned());
+    world.containers.fail(Operation::Observe, 200, &error);
+    assert!(new.iter().all(|name| world.containers.turn(name, Condition::Running)));
+    let failed = (1201..1300).any(|second| world.tries(second).name == PhaseName::Failed);
+    assert!(failed);
+    for second in 1300..1600 {
+        world.tries(second);
+    }
+    let serving: BTreeSet<String> =
+        targets(&world).into_iter().filter(|(_, target)| *target).map(|(name, _)| name).collect();
+    assert_eq!(serving, new.into_iter().collect::<BTreeSet<_>>(), "{serving:?}");
+}
+
+#[test]
+fn what_an_earlier_wish_came_to_fails_no_later_one() {
+    let mut world = World::new();
+    world.deploy(&two("a", 9000));
+    world.phase_at(0);
+    let old = world.instances();
+    assert_eq!(old.len(), 2);
+    world.deploy(&two("b", 9000));
+    world.phase_at(1);
+    let refused = || Condition::Refused("image not found: a".to_owned());
+    assert!(old.iter().all(|name| world.containers.turn(name, refused())));
+    let phase = world.phase_at(2);
+    assert_eq!((phase.name, phase.notification), (PhaseName::Updating, None));
+    let new = world.instances();
+    assert!(new.len() == 2 && new.is_disjoint(&old), "{new:?}");
+    let refused = || Condition::Refused("image not found: b".to_owned());
+    assert!(new.iter().all(|name| world.containers.turn(name, refused())));
+    let phase = world.phase_at(3);
+    assert_eq!(phase.name, PhaseName::Failed);
+    assert_eq!(phase.notification.as_deref(), Some("image not found: b"));
+}
+
+#[test]
+fn checks_that_ask_the_same_are_one() {
+    let results = Arc::new(Results::default());
+    let World { store, containers, deployments, gateways } = World::new();
+    let deployments = deployments.held_back_by(Arc::clone(&results));
+    let mut world = World { store, containers, deployments, gateways };
+    let check = "{path: /, port: http, initial_delay: 1s, timeout: 1s, interval: 1s, failures: 1}";
+    world.deploy(&format!(
+        "clusters: {{web: {{services: [{{breed: {{name: 'web:1', deployable: {{type: process, definition: a}}, ports: {{http: 8080/http}}, health_checks: [{check}, {check}]}}}}]}}}}"
+    ));
+    assert_eq!(world.phase_at(0).name, PhaseName::Updating);
+    let checks = crate::checks::checks(&world.store.state());
+    results.expect(&checks);
+    assert_eq!(checks.len(), 1);
+    results.note(&checks[0], Ok(()));
+    assert_eq!(world.phase_at(1).name, PhaseName::Done);
 }

@@ -147,5 +147,5 @@ pub struct Applied {
     /// By gateway and path of the route: routes that get nothing because of what they ask for, with the reason.
     pub disabled: BTreeMap<String, BTreeMap<String, String>>,
     /// What does not work although all of this is served: the proxy's file does not follow, or requests are not counted.
-    pub trouble: Option<String>,
+    pub troubles: BTreeSet<String>,
 }

@@ -11,6 +11,7 @@ use segue_domain::artifact::{
     Route, RoutePath, lookup_name,
 };
 use segue_domain::state::State;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How deep gateways behind gateways are expanded; deeper ones are a hop of their own.
@@ -50,7 +51,16 @@ struct Wish {
     path: String,
     condition: Condition,
     strength: u8,
-    ways: Vec<(String, Share)>,
+    ways: Vec<(Leading, Share)>,
+}
+
+/// Where a way leads, and how: ways that agree on it are one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Leading {
+    path: String,
+    balance: String,
+    /// Path and condition of each rewrite.
+    rewrites: Vec<(String, String)>,
 }
 
 /// A route with its share of the gateway's traffic as a fraction.
@@ -65,10 +75,10 @@ struct Leaf {
 fn frontend(state: &State, gateway: &Gateway) -> Frontend {
     let protocol = protocol(gateway);
     let Ways { leaves, wishes } = Expansion::of(state, gateway);
-    let routes = models(&gateway.name, leaves);
+    let (routes, leading) = models(&gateway.name, leaves);
     let conditions = wishes.into_iter().filter(|_| protocol == Protocol::Http);
     Frontend {
-        conditions: conditions.map(|wish| conditional(wish, &routes)).collect(),
+        conditions: conditions.map(|wish| conditional(wish, &leading)).collect(),
         name: gateway.name.clone(),
         lookup_name: lookup_name(LookupClass::Gateway, &gateway.name),
         port: gateway.port.number,
@@ -169,7 +179,7 @@ fn wish(path: &RoutePath, route: &Route, leaves: &[Leaf]) -> Option<Wish> {
         path: path.as_str().to_owned(),
         condition: condition.clone(),
         strength: route.condition_strength.unwrap_or(Percentage::HUNDRED).value(),
-        ways: leaves.iter().map(|leaf| (leaf.path.clone(), leaf.share)).collect(),
+        ways: leaves.iter().map(|leaf| (leaf.leading(), leaf.share)).collect(),
     })
 }
 
@@ -251,20 +261,27 @@ fn external_target(address: &str) -> Option<Target> {
     })
 }
 
-/// Routes with whole-number weights in the proportions of their shares; ways to the same path are one route.
-fn models(gateway: &str, leaves: Vec<Leaf>) -> Vec<RouteModel> {
-    let mut by_path: BTreeMap<String, usize> = BTreeMap::new();
+/// Routes with whole-number weights in the proportions of their shares, and where each leads: ways that lead to the same
+/// path in the same manner are one route.
+fn models(gateway: &str, leaves: Vec<Leaf>) -> (Vec<RouteModel>, Vec<Leading>) {
+    let mut known: BTreeMap<Leading, usize> = BTreeMap::new();
     let mut merged: Vec<Leaf> = Vec::new();
     for leaf in leaves {
-        if let Some(index) = by_path.get(&leaf.path) {
-            merged[*index].share = merged[*index].share.plus(leaf.share);
-            merged[*index].passages.extend(leaf.passages);
-        } else {
-            by_path.insert(leaf.path.clone(), merged.len());
-            merged.push(leaf);
+        match known.entry(leaf.leading()) {
+            Entry::Occupied(same) => {
+                let same = &mut merged[*same.get()];
+                same.share = same.share.plus(leaf.share);
+                same.passages.extend(leaf.passages);
+            }
+            Entry::Vacant(new) => {
+                new.insert(merged.len());
+                merged.push(leaf);
+            }
         }
     }
+    let leading = merged.iter().map(Leaf::leading).collect();
     let weights = Share::whole_numbers(&merged.iter().map(|leaf| leaf.share).collect::<Vec<_>>());
+    let mut names: BTreeMap<String, usize> = BTreeMap::new();
     let model = |(leaf, weight): (Leaf, u32)| {
         let padded: Vec<&str> =
             leaf.path.split('/').chain(std::iter::repeat("*")).take(4).collect();
@@ -273,8 +290,12 @@ fn models(gateway: &str, leaves: Vec<Leaf>) -> Vec<RouteModel> {
         } else {
             padded.join("/")
         };
+        let full = format!("{gateway}/*/*/*/{path}");
+        // The first way to a path is named by it, others by their number, too.
+        let number = names.entry(full.clone()).and_modify(|number| *number += 1).or_insert(1);
+        let full = if *number == 1 { full } else { format!("{full} {number}") };
         RouteModel {
-            lookup_name: lookup_name(LookupClass::Gateway, &format!("{gateway}/*/*/*/{path}")),
+            lookup_name: lookup_name(LookupClass::Gateway, &full),
             path: leaf.path,
             weight,
             balance: leaf.route.balance.0,
@@ -286,15 +307,27 @@ fn models(gateway: &str, leaves: Vec<Leaf>) -> Vec<RouteModel> {
             passages: leaf.passages,
         }
     };
-    merged.into_iter().zip(weights).map(model).collect()
+    (merged.into_iter().zip(weights).map(model).collect(), leading)
 }
 
-/// `wish` with its ways among `routes`.
-fn conditional(wish: Wish, routes: &[RouteModel]) -> Conditional {
+impl Leaf {
+    fn leading(&self) -> Leading {
+        let rewrites = self.route.rewrites.iter().cloned();
+        let rewrites = rewrites.filter_map(RewriteReference::into_inline);
+        Leading {
+            path: self.path.clone(),
+            balance: self.route.balance.0.clone(),
+            rewrites: rewrites.map(|rewrite| (rewrite.path, rewrite.condition)).collect(),
+        }
+    }
+}
+
+/// `wish` with its ways among routes that lead as `leading` says.
+fn conditional(wish: Wish, leading: &[Leading]) -> Conditional {
     let shares: Vec<Share> = wish.ways.iter().map(|(_, share)| *share).collect();
     let ways = wish.ways.iter().zip(Share::whole_numbers(&shares));
-    let ways = ways.filter_map(|((path, _), weight)| {
-        let index = routes.iter().position(|route| route.path == *path)?;
+    let ways = ways.filter_map(|((wanted, _), weight)| {
+        let index = leading.iter().position(|leading| leading == wanted)?;
         Some((index, weight))
     });
     Conditional {

@@ -6,7 +6,7 @@ pub use configuration::configuration;
 
 use crate::Settings;
 use crate::driver::Error;
-use crate::gateways::{Applied, Configuration, GatewayDriver};
+use crate::gateways::{Applied, Configuration, Frontend, GatewayDriver};
 use crate::turn::{Turn, Worker, is_same};
 use async_trait::async_trait;
 use segue_domain::artifact::Leaving;
@@ -32,8 +32,8 @@ pub struct GatewaysWorker {
     last: Option<(Configuration, Applied)>,
     /// When something was last not taken, or in trouble.
     refused_at: Option<OffsetDateTime>,
-    /// The trouble that was told last.
-    told: Option<String>,
+    /// The troubles that were told, as long as they last.
+    told: BTreeSet<String>,
     /// The state with which there was nothing to do. As long as it and the proxy are the same there is nothing to do.
     calm: Option<State>,
     /// Since when instances drain, so that one hanging request does not keep them for ever.
@@ -44,9 +44,16 @@ impl GatewaysWorker {
     /// A worker that drives `driver`.
     pub fn new(driver: Arc<dyn GatewayDriver>, settings: Settings) -> Self {
         let changes = driver.changes().subscribe();
-        let (last, refused_at, told, calm) = (None, None, None, None);
-        let draining = BTreeMap::new();
-        Self { driver, settings, changes, last, refused_at, told, calm, draining }
+        Self {
+            driver,
+            settings,
+            changes,
+            last: None,
+            refused_at: None,
+            told: BTreeSet::new(),
+            calm: None,
+            draining: BTreeMap::new(),
+        }
     }
 
     /// Applies `wanted` unless the proxy has it already. Returns what became of it, and whether it is new.
@@ -71,6 +78,21 @@ impl GatewaysWorker {
                 Ok((applied.clone(), applied.changed))
             }
         }
+    }
+
+    /// What does not work although everything is served, each thing once.
+    fn troubles(&mut self, wanted: &Configuration, applied: &Applied) -> Vec<Report> {
+        let mut troubles = applied.troubles.clone();
+        let served = wanted.gateways.iter();
+        let served = served.filter(|gateway| !applied.refused.contains_key(&gateway.name));
+        troubles.extend(hosts_elsewhere(served));
+        let report = |words: &String| Report::Failure {
+            component: "gateway_driver".to_owned(),
+            words: words.clone(),
+        };
+        let reports = troubles.difference(&self.told).map(report).collect();
+        self.told = troubles;
+        reports
     }
 
     /// Instances on their way out that no request keeps any more, or that had their time.
@@ -126,12 +148,7 @@ impl Worker for GatewaysWorker {
         if is_incomplete(&applied) {
             turn.look_again(REFUSED_RETRY);
         }
-        if self.told != applied.trouble {
-            self.told.clone_from(&applied.trouble);
-            let component = "gateway_driver".to_owned();
-            let told = applied.trouble.clone();
-            turn.reports.extend(told.map(|words| Report::Failure { component, words }));
-        }
+        turn.reports.extend(self.troubles(&wanted, &applied));
         let served = wanted.gateways.iter().map(|gateway| &gateway.name);
         let served: BTreeSet<String> =
             served.filter(|name| !applied.refused.contains_key(*name)).cloned().collect();
@@ -159,7 +176,25 @@ impl Worker for GatewaysWorker {
 
 /// Whether the proxy has to be asked again for what it was asked already.
 fn is_incomplete(applied: &Applied) -> bool {
-    !applied.refused.is_empty() || applied.trouble.is_some()
+    !applied.refused.is_empty() || !applied.troubles.is_empty()
+}
+
+/// Virtual hosts of gateways that lead to another one, which has them, too, and comes first.
+fn hosts_elsewhere<'a>(gateways: impl Iterator<Item = &'a Frontend>) -> BTreeSet<String> {
+    let mut first = BTreeMap::new();
+    let mut elsewhere = BTreeSet::new();
+    for gateway in gateways {
+        for host in &gateway.virtual_hosts {
+            let owner = *first.entry(host.to_lowercase()).or_insert(&gateway.name);
+            if *owner != gateway.name {
+                elsewhere.insert(format!(
+                    "the virtual host '{host}' of gateway '{}' leads to gateway '{owner}', which has it, too, and comes first",
+                    gateway.name
+                ));
+            }
+        }
+    }
+    elsewhere
 }
 
 fn draining(state: &State) -> Vec<(ServiceKey, String)> {
@@ -179,4 +214,53 @@ fn draining(state: &State) -> Vec<(ServiceKey, String)> {
         }
     }
     draining
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gateways::Protocol;
+    use crate::gateways::simulated::SimulatedGateways;
+
+    fn gateway(name: &str, host: &str) -> Frontend {
+        Frontend {
+            name: name.to_owned(),
+            lookup_name: name.to_owned(),
+            port: 8080,
+            protocol: Protocol::Http,
+            sticky: None,
+            virtual_hosts: vec![host.to_owned()],
+            routes: Vec::new(),
+            conditions: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_virtual_host_that_leads_elsewhere_is_told_once() {
+        let driver = Arc::new(SimulatedGateways::default());
+        let mut worker = GatewaysWorker::new(driver, Settings::default());
+        let mut applied = Applied::default();
+        let mut told = |hosts: [&str; 2], applied: &Applied| {
+            let gateways = vec![gateway("a", hosts[0]), gateway("b", hosts[1])];
+            let wanted = Configuration { gateways, template: None };
+            let reports = worker.troubles(&wanted, applied);
+            let words = reports.into_iter().map(|report| match report {
+                Report::Failure { words, .. } => words,
+                other => panic!("{other:?}"),
+            });
+            words.collect::<Vec<_>>()
+        };
+        assert!(told(["a.test", "b.test"], &applied).is_empty());
+        let words = told(["shop.test", "Shop.test"], &applied);
+        assert!(words[0].contains("'Shop.test' of gateway 'b' leads to gateway 'a'"), "{words:?}");
+        // One thing that lasts hides no other.
+        applied.troubles.insert("it ended".to_owned());
+        assert_eq!(told(["shop.test", "Shop.test"], &applied), ["it ended"]);
+        assert!(told(["a.test", "b.test"], &applied).is_empty());
+        assert_eq!(told(["shop.test", "Shop.test"], &applied), words, "it was mended in between");
+        applied.refused.insert("a".to_owned(), "its port is taken".to_owned());
+        assert!(told(["shop.test", "Shop.test"], &applied).is_empty());
+        applied.refused.clear();
+        assert_eq!(told(["shop.test", "Shop.test"], &applied), words);
+    }
 }

@@ -56,6 +56,8 @@ enum At {
     Tick(i64),
     /// The service is killed and started again.
     Killed(i64),
+    /// Somebody deploys it once more, as it was.
+    Deployed(i64),
 }
 
 const SHOP: &str = "
@@ -109,7 +111,7 @@ fn a_day_of_a_cluster() {
 /// Shows: D40
 #[test]
 fn without_requests_only_what_was_added_is_taken_back() {
-    use At::{Idle, Measured, Posted};
+    use At::{Deployed, Idle, Measured, Posted};
     let (up, down) = ("sla:escalate", "sla:deescalate");
     // A response time of 0 where nobody asked is no measurement, and no reason to shrink.
     assert_eq!(play(&[Idle(5), Idle(100)]), (2, vec![]));
@@ -118,6 +120,15 @@ fn without_requests_only_what_was_added_is_taken_back() {
     // What somebody else asked for is not ours to take back.
     let posted = Posted(4, &["sla:escalate", "deployments:shop", "clusters:web"]);
     assert_eq!(play(&[posted, Idle(40), Idle(80)]), (3, vec![]));
+    // What was added before somebody said how much is to run is no longer there.
+    let story = [Measured(5, 900.0), Deployed(10), Idle(40), Idle(80)];
+    assert_eq!(play(&story), (2, vec![(5, up)]));
+    let story =
+        [Measured(5, 900.0), Deployed(10), Measured(40, 900.0), Idle(80), Idle(120), Idle(160)];
+    assert_eq!(play(&story), (2, vec![(5, up), (40, up), (80, down)]));
+    // What somebody else took back is back.
+    let posted = Posted(40, &["sla:deescalate", "deployments:shop", "clusters:web"]);
+    assert_eq!(play(&[Measured(5, 900.0), posted, Idle(80), Idle(120)]), (2, vec![(5, up)]));
     // What somebody else measured is a measurement, also when the mean is 0.
     assert_eq!(play(&[Idle(5), Measured(50, 0.0)]), (1, vec![(50, down)]));
     assert_eq!(play(&[Measured(50, 0.0)]), (1, vec![(50, down)]));
@@ -227,7 +238,8 @@ impl World {
         | At::Idle(second)
         | At::Posted(second, _)
         | At::Tick(second)
-        | At::Killed(second)) = at;
+        | At::Killed(second)
+        | At::Deployed(second)) = at;
         self.now = START + Duration::seconds(second);
         self.containers.advance(self.now);
         match at {
@@ -237,6 +249,7 @@ impl World {
             At::Idle(_) => self.tell_idle(),
             At::Posted(_, tags) => self.post(tags, json!("")),
             At::Tick(_) => {}
+            At::Deployed(_) => self.deploy(SHOP),
             At::Killed(_) => {
                 self.sla = SlaWorker::new(self.store.clone());
                 self.escalation = EscalationWorker::new(self.store.clone());

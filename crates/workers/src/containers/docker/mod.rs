@@ -27,13 +27,18 @@ use daemon::{Daemon, Failure};
 use indexmap::IndexMap;
 use labels::Labels;
 use readiness::Readiness;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use time::OffsetDateTime;
 use tokio::task::{AbortHandle, JoinSet};
 use waiting::Waiting;
+
+/// How long after a container could not be removed that is tried again; it doubles up to the longest.
+const REMOVAL_RETRY_FIRST: Duration = Duration::from_secs(1);
+const REMOVAL_RETRY_LONGEST: Duration = Duration::from_secs(30);
 
 const SUPPORTED: [&str; 2] = ["container/docker", "docker"];
 
@@ -87,7 +92,7 @@ struct Shared {
     /// Names of the instances that are being created and started by this driver right now.
     starting: Mutex<HashSet<String>>,
     /// Names of the instances that are being stopped and removed right now.
-    stopping: Mutex<HashSet<String>>,
+    stopping: Mutex<HashMap<String, Option<String>>>,
     changes: Changes,
 }
 
@@ -157,8 +162,8 @@ impl DockerDriver {
         container: &ContainerSummary,
     ) -> Result<Condition, Error> {
         let id = container.id.as_deref().unwrap_or_default();
-        if self.shared.stopping.lock().expect("no holder of the lock panics").contains(name) {
-            return Ok(Condition::Stopping);
+        if let Some(trouble) = self.shared.stopping().get(name) {
+            return Ok(trouble.clone().map_or(Condition::Stopping, Condition::Stuck));
         }
         let state = container.state.unwrap_or(State::EMPTY);
         if state != State::RUNNING {
@@ -353,13 +358,14 @@ impl ContainerDriver for DockerDriver {
         let found =
             self.shared.daemon.list(self.shared.labels.of_instance(deployment, instance)).await?;
         let Some(id) = found.into_iter().find_map(|container| container.id) else { return Ok(()) };
-        if self
-            .shared
-            .stopping
-            .lock()
-            .expect("no holder of the lock panics")
-            .insert(instance.to_owned())
-        {
+        let is_first = match self.shared.stopping().entry(instance.to_owned()) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(entry) => {
+                entry.insert(None);
+                true
+            }
+        };
+        if is_first {
             let (deployment, instance) = (deployment.to_owned(), instance.to_owned());
             self.shared.changes.notify_of(&deployment);
             drop(self.spawn(stop_and_remove(Arc::clone(&self.shared), id, deployment, instance)));
@@ -403,18 +409,31 @@ impl ContainerDriver for DockerDriver {
     }
 }
 
+/// Tries until the container is gone, with growing pauses.
 async fn stop_and_remove(shared: Arc<Shared>, id: String, deployment: String, instance: String) {
-    let done = async {
+    let done = async || {
         shared.daemon.stop(&id).await?;
         shared.daemon.remove(&id).await
     };
-    if let Err(error) = done.await {
-        // It is still observed, so that the worker asks again.
+    let mut pause = REMOVAL_RETRY_FIRST;
+    while let Err(error) = done().await {
         tracing::warn!(instance, %error, "a container cannot be removed");
+        let words = format!("cannot be removed: {error}");
+        shared.stopping().insert(instance.clone(), Some(words));
+        shared.changes.notify_of(&deployment);
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(REMOVAL_RETRY_LONGEST);
     }
     shared.readiness.forget(&id);
-    shared.stopping.lock().expect("no holder of the lock panics").remove(&instance);
+    shared.stopping().remove(&instance);
     shared.changes.notify_of(&deployment);
+}
+
+impl Shared {
+    /// Instances whose containers are being stopped and removed, with what keeps that from succeeding.
+    fn stopping(&self) -> MutexGuard<'_, HashMap<String, Option<String>>> {
+        self.stopping.lock().expect("no holder of the lock panics")
+    }
 }
 
 /// Marks an instance as being started for as long as it lives.

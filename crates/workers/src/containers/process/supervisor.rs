@@ -18,6 +18,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 const ROTATION_PERIOD: Duration = Duration::from_secs(1);
 /// How often a group whose leader has ended is looked at.
 const GROUP_PERIOD: Duration = Duration::from_millis(50);
+/// How long a process without ports has to live until it counts as running: one that cannot work ends before.
+const SETTLED_AFTER: Duration = Duration::from_secs(1);
 
 pub(super) struct Supervisor {
     shared: Arc<Shared>,
@@ -122,7 +124,13 @@ impl Supervisor {
                 },
                 Life::Dead(words, lived) => {
                     let pause = pauses.next(lived);
-                    let text = format!("{words}; started again in {} s", pause.as_secs_f32());
+                    // Each change of the text is an event.
+                    let text = match pauses.ends.checked_ilog2() {
+                        None | Some(0) => words.clone(),
+                        Some(power) => {
+                            format!("{words}; ended {} times in a row, or more", 1_u32 << power)
+                        }
+                    };
                     self.last_end = Some(words);
                     self.show(Condition::Restarting(text));
                     if timeout(pause, asked(&mut self.stop)).await.is_ok() {
@@ -143,7 +151,13 @@ impl Supervisor {
     async fn live(&mut self, mut process: Process, mut ready: bool) -> Left {
         let since = Instant::now();
         self.show(if ready { Condition::Running } else { Condition::Starting(self.waiting()) });
-        let accepting = ports::accepting(self.record.ports.values().copied().collect());
+        let ports: Vec<u16> = self.record.ports.values().copied().collect();
+        let accepting = async {
+            if ports.is_empty() {
+                sleep(SETTLED_AFTER).await;
+            }
+            ports::accepting(ports).await;
+        };
         tokio::pin!(accepting);
         let mut rotation = interval(ROTATION_PERIOD);
         rotation.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -305,18 +319,22 @@ async fn gone(process: &mut Process) {
 struct Pauses {
     settings: Restart,
     next: Duration,
+    /// How often it ended since it last ran well.
+    ends: u32,
 }
 
 impl Pauses {
     fn new(settings: Restart) -> Self {
-        Self { settings, next: settings.pause_first }
+        Self { settings, next: settings.pause_first, ends: 0 }
     }
 
     /// The pause after a process that lived for `lived`.
     fn next(&mut self, lived: Duration) -> Duration {
         if lived >= self.settings.well_after {
             self.next = self.settings.pause_first;
+            self.ends = 0;
         }
+        self.ends = self.ends.saturating_add(1);
         let pause = self.next;
         self.next = (pause * 2).min(self.settings.pause_longest);
         pause
@@ -340,5 +358,6 @@ mod tests {
         let found: Vec<u64> =
             lived.iter().map(|lived| pauses.next(seconds(*lived)).as_secs()).collect();
         assert_eq!(found, [1, 2, 4, 8, 16, 30, 30, 1, 2]);
+        assert_eq!(pauses.ends, 2, "since it last ran well");
     }
 }

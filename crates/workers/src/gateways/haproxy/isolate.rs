@@ -9,7 +9,7 @@ use super::process::{self, Process};
 use super::render::quote;
 use super::{model, refusal};
 use crate::driver::Error;
-use crate::gateways::{Conditional, Configuration, Frontend, Protocol, RouteModel};
+use crate::gateways::{Conditional, Configuration, Frontend, Passage, Protocol, RouteModel};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
@@ -118,7 +118,11 @@ impl Verdicts {
             let words = refusal::of_condition(wish)
                 .or_else(|| condition_lines(wish).into_iter().find_map(refused));
             if let Some(words) = &words {
-                empty.extend(wish.ways.iter().map(|(index, _)| *index));
+                let own = wish.ways.iter().map(|(index, _)| *index);
+                let routes = &gateway.routes;
+                empty.extend(own.filter(|index| {
+                    routes.get(*index).is_some_and(|route| leads_nowhere_else(route, &wish.path))
+                }));
                 reasons.insert(wish.path.clone(), format!("its condition is refused: {words}"));
             }
             words.is_none()
@@ -138,6 +142,18 @@ impl Verdicts {
         }
         reasons
     }
+}
+
+/// Whether no other route than that of `path` leads there.
+fn leads_nowhere_else(route: &RouteModel, path: &str) -> bool {
+    let is_own = |passage: &&Passage| passage.route.as_deref() == Some(path);
+    let gateways: BTreeSet<&String> =
+        route.passages.iter().filter(is_own).map(|passage| &passage.gateway).collect();
+    let other = |passage: &Passage| {
+        gateways.contains(&passage.gateway)
+            && passage.route.as_deref().is_some_and(|other| other != path)
+    };
+    !route.passages.iter().any(other)
 }
 
 /// All parts of `gateway` that HAProxy has to judge, of those that can be written at all.

@@ -10,6 +10,7 @@
 
 mod acl;
 mod attribution;
+mod hosts;
 mod intake;
 mod isolate;
 mod keeper;
@@ -24,15 +25,17 @@ mod socket;
 mod state;
 #[cfg(test)]
 mod tests;
+mod usable;
 mod ways;
 
 pub use program::{find, program_version};
 pub use render::TEMPLATE;
 
-use super::{Applied, Configuration, Frontend, GatewayDriver, Traffic};
+use super::{Applied, Configuration, GatewayDriver, Traffic};
 use crate::driver::{Changes, Error};
 use crate::processes::Identity;
 use async_trait::async_trait;
+use hosts::Hosts;
 use intake::Intake;
 use isolate::Verdicts;
 use keeper::Keeper;
@@ -43,7 +46,7 @@ use render::{Base, Rendered};
 use socket::{MASTER, Sockets};
 use state::{Observed, Plan};
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -55,6 +58,8 @@ use tokio::time::Instant;
 
 /// Names of targets by their lookup names: HAProxy only knows the latter.
 const NAMES_FILE: &str = "targets.json";
+/// What names of targets stand for.
+const HOSTS_FILE: &str = "hosts.json";
 /// What a template makes that is only tried.
 const CHECKED_FILE: &str = "haproxy.cfg.checked";
 /// How long a reload may take before it is asked for again: a master that is not done with the one before misses it.
@@ -104,6 +109,7 @@ pub struct HaproxyDriver {
     sockets: Sockets,
     changes: Changes,
     intake: Intake,
+    hosts: Hosts,
     state: Mutex<State>,
     /// Held while a template is tried.
     checking: Mutex<()>,
@@ -178,7 +184,8 @@ impl HaproxyDriver {
             Mutex::new(State { names, model: None, verdicts: Verdicts::default(), watched: None });
         let intake = Intake::new(settings.hard_stop_after);
         let checking = Mutex::default();
-        Ok(Self { settings, process, keeper, sockets, changes, intake, state, checking })
+        let hosts = Hosts::new(process.directory.join(HOSTS_FILE));
+        Ok(Self { settings, process, keeper, sockets, changes, intake, hosts, state, checking })
     }
 
     /// Ends HAProxy, and with it all traffic.
@@ -327,7 +334,11 @@ impl HaproxyDriver {
         let ours = observed.map(|observed| observed.ports.clone()).unwrap_or_default();
         let (usable, mut applied) = self.usable(&configuration, &ours);
         applied.disabled = disabled;
-        let virtual_hosts_port = self.virtual_hosts_port(&ours, &mut applied.refused);
+        let virtual_hosts_port = self.virtual_hosts_port(&ours);
+        let (virtual_hosts_port, unreachable) = match virtual_hosts_port.transpose() {
+            Ok(port) => (port, None),
+            Err(reason) => (None, Some(reason)),
+        };
         let model = Model::of(&usable, self.settings.bind_address, virtual_hosts_port);
         let template = configuration.template.as_deref().map(String::as_str);
         let new = self.rendered(&model, template).map_err(Error::Transient)?;
@@ -349,9 +360,36 @@ impl HaproxyDriver {
         self.watch(state)?;
         // What is served is served, whether or not a restart would find it in the file.
         let unkept = self.keeper.follow(&new.files).err();
-        let trouble = unkept.or(uncounted).map(|error| error.to_string());
-        let trouble = trouble.or_else(|| ended.then(|| ENDED.to_owned()));
-        Ok(Applied { changed: adjusted.unwrap_or(true), trouble, ..applied })
+        let hosts = usable.iter().any(|gateway| !gateway.virtual_hosts.is_empty());
+        let unserved = [unkept, uncounted].into_iter().flatten().map(|error| error.to_string());
+        let unreachable = unreachable.filter(|_| hosts);
+        let ended = ended.then(|| ENDED.to_owned());
+        let troubles = unserved.chain(unreachable).chain(ended).collect();
+        Ok(Applied { changed: adjusted.unwrap_or(true), troubles, ..applied })
+    }
+
+    /// Brings the proxy to `configuration`. What only HAProxy itself can judge is taken on trust first.
+    async fn judged(
+        &self,
+        state: &mut State,
+        configuration: &Configuration,
+        observed: Option<&Observed>,
+    ) -> Result<Applied, Error> {
+        let unknown = state.verdicts.unknown(configuration);
+        if unknown.is_empty() {
+            return self.bring(state, configuration, observed).await.map_err(Failure::error);
+        }
+        self.process.program.usable().await?;
+        match self.bring(state, configuration, observed).await {
+            Ok(applied) => {
+                state.verdicts.accept(unknown);
+                return Ok(applied);
+            }
+            Err(Failure::NotInstalled(error)) => tracing::debug!(%error, "looking for what it is"),
+            Err(failure) => return Err(failure.error()),
+        }
+        state.verdicts.judge(&self.process, unknown).await;
+        self.bring(state, configuration, observed).await.map_err(Failure::error)
     }
 
     /// What `template` makes of `model`, or why it makes nothing.
@@ -365,77 +403,6 @@ impl HaproxyDriver {
             hard_stop_after_seconds: self.settings.hard_stop_after.as_secs().max(1),
             stats_port,
             stats_bind: model::bind(self.settings.bind_address, stats_port.unwrap_or_default()),
-        }
-    }
-
-    /// Splits gateways into those that can be served and the reasons why the others cannot.
-    fn usable<'a>(
-        &self,
-        configuration: &'a Configuration,
-        ours: &BTreeSet<u16>,
-    ) -> (Vec<&'a Frontend>, Applied) {
-        let mut usable = Vec::new();
-        let mut applied = Applied::default();
-        let mut names = BTreeSet::new();
-        let mut taken: BTreeMap<u16, &str> = BTreeMap::new();
-        taken.extend(self.settings.virtual_hosts_port.map(|port| (port, "virtual_hosts")));
-        taken.extend(self.settings.stats_port.map(|port| (port, "segue_health")));
-        for gateway in &configuration.gateways {
-            let reason = refusal::of_gateway(gateway)
-                .or_else(|| {
-                    (!names.insert(&gateway.lookup_name))
-                        .then(|| "its lookup name is used twice".to_owned())
-                })
-                .or_else(|| {
-                    taken
-                        .get(&gateway.port)
-                        .map(|by| format!("port {} is used by {by}", gateway.port))
-                })
-                .or_else(|| {
-                    let reason = self.port_refusal(gateway.port, ours)?;
-                    applied.ports_taken.insert(gateway.name.clone());
-                    Some(reason)
-                });
-            if let Some(reason) = reason {
-                applied.refused.insert(gateway.name.clone(), reason);
-            } else {
-                taken.insert(gateway.port, &gateway.name);
-                usable.push(gateway);
-            }
-        }
-        (usable, applied)
-    }
-
-    fn port_refusal(&self, port: u16, ours: &BTreeSet<u16>) -> Option<String> {
-        if ours.contains(&port) {
-            return None;
-        }
-        let address = self.settings.bind_address;
-        let error = TcpListener::bind((address, port)).err()?;
-        let why = if error.kind() == std::io::ErrorKind::AddrInUse {
-            "used by another program"
-        } else {
-            "not usable"
-        };
-        // The number that the system puts behind its words says nothing to a person.
-        let words = error.to_string();
-        let words = words.split(" (os error").next().unwrap_or_default();
-        Some(format!("port {port} on {address} is {why}: {words}"))
-    }
-
-    /// The virtual hosts' port, unless another program has it; then that is a refusal of its own.
-    fn virtual_hosts_port(
-        &self,
-        ours: &BTreeSet<u16>,
-        refused: &mut BTreeMap<String, String>,
-    ) -> Option<u16> {
-        let port = self.settings.virtual_hosts_port?;
-        match self.port_refusal(port, ours) {
-            Some(reason) => {
-                refused.insert("virtual_hosts".to_owned(), reason);
-                None
-            }
-            None => Some(port),
         }
     }
 
@@ -455,7 +422,8 @@ impl HaproxyDriver {
         }
     }
 
-    /// Servers of all workers, the current and those that finish what they carry, that have requests.
+    /// Servers of all workers, the current and those that finish what they carry, that have requests or may get one: a
+    /// worker that was replaced answers one more on each connection that a client keeps, by what it knew.
     async fn carrying(&self, current: &Observed) -> Result<BTreeSet<(String, String)>, Error> {
         let carries = |observed: &Observed| -> Vec<(String, String)> {
             let busy = observed.servers.iter().filter(|(_, server)| server.sessions > 0);
@@ -476,7 +444,11 @@ impl HaproxyDriver {
                 self.sockets.ask(MASTER, &format!("@!{pid} show stat")).await.map_err(fail)?;
             let mut observed = Observed::default();
             observed.read_statistics_of(&answer);
-            carrying.extend(carries(&observed));
+            if observed.has_idle_clients() {
+                carrying.extend(observed.servers.into_keys());
+            } else {
+                carrying.extend(carries(&observed));
+            }
         }
         Ok(carrying)
     }
@@ -507,21 +479,11 @@ impl GatewayDriver for HaproxyDriver {
             self.process.forget_predecessor().await?;
         }
         let observed = observed.as_ref();
-        let unknown = state.verdicts.unknown(configuration);
-        if unknown.is_empty() {
-            return self.bring(&mut state, configuration, observed).await.map_err(Failure::error);
-        }
-        self.process.program.usable().await?;
-        match self.bring(&mut state, configuration, observed).await {
-            Ok(applied) => {
-                state.verdicts.accept(unknown);
-                return Ok(applied);
-            }
-            Err(Failure::NotInstalled(error)) => tracing::debug!(%error, "looking for what it is"),
-            Err(failure) => return Err(failure.error()),
-        }
-        state.verdicts.judge(&self.process, unknown).await;
-        self.bring(&mut state, configuration, observed).await.map_err(Failure::error)
+        let configuration = hosts::with_hops(configuration, self.settings.bind_address);
+        let (configuration, missing) = self.hosts.resolved(&configuration, &self.changes).await;
+        let mut applied = self.judged(&mut state, &configuration, observed).await?;
+        applied.troubles.extend(missing);
+        Ok(applied)
     }
 
     async fn busy(&self) -> Result<BTreeSet<String>, Error> {

@@ -117,21 +117,19 @@ pub(super) struct Server {
 }
 
 /// Where a server is reached.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Address {
-    /// An IP address; such servers come and go at run time.
-    Ip { ip: IpAddr, port: u16 },
-    /// A host name, resolved when the file is loaded.
-    Host { host: String, port: u16 },
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Address {
+    pub(super) ip: IpAddr,
+    pub(super) port: u16,
 }
 
 impl Address {
     /// The address as the configuration and the runtime socket write it.
     pub(super) fn text(&self) -> String {
-        match self {
-            Address::Ip { ip: IpAddr::V4(ip), port } => format!("{ip}:{port}"),
-            Address::Ip { ip: IpAddr::V6(ip), port } => format!("ipv6@[{ip}]:{port}"),
-            Address::Host { host, port } => format!("{host}:{port}"),
+        let Self { ip, port } = self;
+        match ip {
+            IpAddr::V4(ip) => format!("{ip}:{port}"),
+            IpAddr::V6(ip) => format!("ipv6@[{ip}]:{port}"),
         }
     }
 }
@@ -186,11 +184,10 @@ impl Model {
     pub(super) fn structure(&self) -> Self {
         let mut structure = self.clone();
         for backend in structure.backends.iter_mut().filter(|backend| backend.dynamic()) {
-            // Dynamic servers of HAProxy 2.6 take no cookie and no host name.
-            let cookie = backend.cookie;
-            backend
-                .servers
-                .retain(|server| cookie || !matches!(server.address, Address::Ip { .. }));
+            // Dynamic servers of HAProxy 2.6 take no cookie.
+            if !backend.cookie {
+                backend.servers.clear();
+            }
             for server in &mut backend.servers {
                 server.weight = 0;
                 server.draining = false;
@@ -304,7 +301,7 @@ fn flat(gateway: &Frontend) -> Backend {
     let routes: Vec<(u32, usize)> =
         gateway.routes.iter().map(|route| (route.weight, live(route))).collect();
     let servers = gateway.routes.iter().zip(shares(&routes)).flat_map(|(route, weight)| {
-        distinct(route).map(move |target| {
+        distinct(route).filter_map(move |target| {
             server(target, weight, &format!("{}//{} {}", gateway.name, route.path, target.name))
         })
     });
@@ -407,7 +404,7 @@ fn routed(gateway: &Frontend) -> impl Iterator<Item = Backend> {
     let of = move |route: &RouteModel| {
         let comment = format!("{}//{}", gateway.name, route.path);
         let servers = distinct(route)
-            .map(|target| server(target, 1, &format!("{comment} {}", target.name)))
+            .filter_map(|target| server(target, 1, &format!("{comment} {}", target.name)))
             .collect();
         let cookie = gateway.sticky == Some(Sticky::Instance);
         Backend {
@@ -456,18 +453,15 @@ pub(super) fn bind(address: IpAddr, port: u16) -> String {
     }
 }
 
-fn server(target: &Target, weight: u16, comment: &str) -> Server {
-    let address = match target.host.parse() {
-        Ok(ip) => Address::Ip { ip, port: target.port },
-        Err(_) => Address::Host { host: target.host.clone(), port: target.port },
-    };
-    Server {
+/// `None` for a target whose address is not known; see [`hosts`](super::hosts).
+fn server(target: &Target, weight: u16, comment: &str) -> Option<Server> {
+    Some(Server {
         name: target.lookup_name.clone(),
         comment: comment.to_owned(),
-        address,
+        address: Address { ip: target.host.parse().ok()?, port: target.port },
         weight,
         draining: target.draining,
-    }
+    })
 }
 
 /// The targets of `route`, of equal ones the first.

@@ -51,13 +51,16 @@ impl Table {
         Self::with(name, slots, Vec::new())
     }
 
-    /// The table of the frontend `name` for routes given as weight and backend.
+    /// The table of the frontend `name` for routes given as weight and backend. There is no round robin over backends, so
+    /// that proportions that are too fine are rounded.
     pub(super) fn of_routes(name: &str, routes: &[(u32, Vec<&str>)]) -> Self {
-        Self::with(
-            name,
-            slots(routes),
-            routes.iter().flat_map(|(_, names)| names.clone()).collect(),
-        )
+        let taking: Vec<&(u32, Vec<&str>)> =
+            routes.iter().filter(|(weight, names)| *weight > 0 && !names.is_empty()).collect();
+        let weights = taking.iter().map(|(weight, _)| *weight).collect::<Vec<_>>();
+        let parts = parts(&weights, PERIOD_MAX).into_iter().zip(&taking);
+        let rounded: Vec<_> = parts.map(|(part, (_, names))| (part, names.clone())).collect();
+        let kept = routes.iter().flat_map(|(_, names)| names.clone()).collect();
+        Self::with(name, slots(&rounded), kept)
     }
 
     /// The table of the backend `name` where cookies bind to servers: those that may keep their clients.
@@ -129,21 +132,19 @@ impl Preference {
     pub(super) fn of(strength: u8, ways: &[(u32, Vec<&str>)]) -> Self {
         let ways: Vec<&(u32, Vec<&str>)> =
             ways.iter().filter(|(weight, names)| *weight > 0 && !names.is_empty()).collect();
-        let total: u128 = ways.iter().map(|(weight, _)| u128::from(*weight)).sum();
-        if total == 0 || strength == 0 {
+        if ways.is_empty() || strength == 0 {
             return Self::default();
         }
         // Proportions that are too fine for a table are rounded, so that a round fits.
-        let parts = total.min(PERIOD_MAX / 100);
-        let part = |weight: u32| {
-            let part = (u128::from(weight) * parts / total).max(1);
-            u32::try_from(part).expect("at most the number of parts")
-        };
-        let given: u32 = ways.iter().map(|(weight, _)| part(*weight)).sum();
+        let hundredths = 100 / gcd(u128::from(strength), 100);
+        let weights = ways.iter().map(|(weight, _)| *weight).collect::<Vec<_>>();
+        let parts = parts(&weights, PERIOD_MAX / hundredths);
+        let given: u32 = parts.iter().sum();
         let (strength, rest) = (u32::from(strength), 100 - u32::from(strength));
-        let mut routes: Vec<(u32, &[&str])> = ways
-            .iter()
-            .map(|(weight, names)| (part(*weight) * strength, names.as_slice()))
+        let mut routes: Vec<(u32, &[&str])> = parts
+            .into_iter()
+            .zip(&ways)
+            .map(|(part, (_, names))| (part * strength, names.as_slice()))
             .collect();
         if rest > 0 {
             routes.push((given * rest, &[LIKE_OTHERS]));
@@ -158,6 +159,25 @@ impl Preference {
         let slots = rotation(&routes, round, rounds);
         Self { slots: slots.into_iter().map(str::to_owned).collect(), firm: rest == 0 }
     }
+}
+
+/// Whole numbers in the proportions of `weights`, none of which is 0, that add up to at most `sum_max`: exact where that
+/// is possible, else the nearest, and at least 1 each.
+fn parts(weights: &[u32], sum_max: u128) -> Vec<u32> {
+    let divisor = weights.iter().fold(0, |divisor, weight| gcd(divisor, u128::from(*weight)));
+    let sum: u128 = weights.iter().map(|weight| u128::from(*weight)).sum();
+    let spare = sum_max.saturating_sub(weights.len() as u128);
+    let part = |weight: &u32| {
+        let weight = u128::from(*weight);
+        let part = if sum / divisor <= sum_max {
+            weight / divisor
+        } else {
+            // Rounded up at most once each, for which there is room.
+            ((weight * spare + sum / 2) / sum).max(1)
+        };
+        u32::try_from(part).expect("no part is above the weight, or the sum")
+    };
+    weights.iter().map(part).collect()
 }
 
 /// Smooth weighted round robin over the routes, repeated until the servers of each, in turn, come out even. Every
@@ -266,6 +286,28 @@ mod tests {
         let table = Table::of_routes("g", &[(1, vec!["a"]), (0, vec!["b"])]);
         let digest = table.digest();
         assert_eq!(table.text(), format!("0 a\na@ a\nb@ b\nperiod 1\ndigest {digest}\n"));
+    }
+
+    #[test]
+    fn no_share_is_too_fine_for_a_frontend() {
+        let (a, b, c) = (vec!["a"], vec!["b"], vec!["c"]);
+        let table = Table::of_routes("g", &[(9801, a.clone()), (99, b.clone()), (100, c)]);
+        let count = |name| table.slots.iter().filter(|slot| *slot == name).count();
+        assert_eq!((count("a"), count("b"), count("c")), (4898, 49, 50));
+        let table = Table::of_routes("g", &[(u32::MAX, a), (1, b), (0, vec!["c"]), (7, vec![])]);
+        assert_eq!(table.slots.len(), 4999);
+        assert_eq!(table.slots.iter().filter(|slot| *slot == "b").count(), 1);
+    }
+
+    #[test]
+    fn shares_behind_a_condition_are_exact_where_a_table_can_be() {
+        for (strength, length) in [(100, 100), (50, 200), (10, 1000), (98, 5000)] {
+            let slots = Preference::of(strength, &[(99, vec!["a"]), (1, vec!["b"])]).slots;
+            let count = |name| slots.iter().filter(|slot| *slot == name).count();
+            assert_eq!(slots.len(), length, "{strength}");
+            assert_eq!(count("a"), 99 * count("b"), "{strength}");
+            assert_eq!((count("a") + count("b")) * 100, length * usize::from(strength));
+        }
     }
 
     #[test]

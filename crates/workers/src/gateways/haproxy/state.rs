@@ -11,6 +11,8 @@ use std::net::IpAddr;
 /// What the driver asks to learn the state.
 pub(super) const QUESTION: &str = "show info;show servers state;show stat";
 
+/// Frontends that lead to no gateway.
+const OWN_FRONTENDS: [&str; 2] = ["segue", "segue_health"];
 /// Bits of `srv_admin_state` that keep requests away: maintenance by command, and by configuration.
 const MAINTENANCE: u32 = 0x01 | 0x04;
 /// Bits of `srv_admin_state` that say that a server drains, by command or by its tracked server.
@@ -26,6 +28,8 @@ pub(super) struct Observed {
     pub(super) ports: BTreeSet<u16>,
     /// By backend and name.
     pub(super) servers: BTreeMap<(String, String), ObservedServer>,
+    /// Connections of clients, those without a request among them.
+    clients: u64,
 }
 
 /// A server of a running HAProxy.
@@ -92,7 +96,12 @@ impl Observed {
         let fields: Vec<&str> = line.split(',').collect();
         let [proxy, name, _, _, sessions, ..] = fields.as_slice() else { return };
         match *name {
-            "FRONTEND" => self.ports.extend(fields.get(27).and_then(|id| id.parse::<u16>().ok())),
+            "FRONTEND" => {
+                self.ports.extend(fields.get(27).and_then(|id| id.parse::<u16>().ok()));
+                if !OWN_FRONTENDS.contains(proxy) {
+                    self.clients += sessions.parse().unwrap_or(0);
+                }
+            }
             "BACKEND" | "svname" => {}
             name => {
                 let server =
@@ -100,6 +109,11 @@ impl Observed {
                 server.sessions = sessions.parse().unwrap_or(0);
             }
         }
+    }
+
+    /// Whether clients keep connections on which no request is under way.
+    pub(super) fn has_idle_clients(&self) -> bool {
+        self.clients > self.servers.values().map(|server| server.sessions).sum()
     }
 
     /// Servers that no model names any more, and that carry nothing.
@@ -173,9 +187,8 @@ pub(super) fn plan(model: &Model, observed: &Observed, tables: &str) -> Plan {
                 }
                 continue;
             };
-            if let Address::Ip { ip, port } = server.address
-                && (seen.ip, seen.port) != (Some(ip), port)
-            {
+            let Address { ip, port } = server.address;
+            if (seen.ip, seen.port) != (Some(ip), port) {
                 gain.push(format!("set server {path} addr {ip} port {port}"));
             }
             if server.draining {

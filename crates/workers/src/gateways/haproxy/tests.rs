@@ -1,10 +1,11 @@
 //! A real HAProxy before real, small HTTP services.
 
 use super::*;
-use crate::gateways::{Passage, Protocol, RouteModel, Target};
+use crate::gateways::{Frontend, Passage, Protocol, RouteModel, Target};
 use crate::processes;
 use segue_domain::artifact::{Rewrite, Sticky};
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::TcpListener;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,6 +15,7 @@ use tokio::net::TcpStream;
 mod conditions;
 mod laws;
 mod requests;
+mod targets;
 mod templates;
 mod traffic;
 

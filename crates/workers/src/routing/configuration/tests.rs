@@ -2,6 +2,7 @@
 
 use super::*;
 use futures::executor::block_on;
+use segue_domain::artifact::Balance;
 use segue_domain::command::{Artifact, Command, Context, Rules, Store as Wish, Submission, Verb};
 use segue_domain::dsl;
 use segue_domain::store::Store;
@@ -58,6 +59,24 @@ fn gateways_behind_gateways_are_expanded() {
     let inner = "{name: in, routes: {'[a:1]': {weight: 25%}, '[b:1]': {weight: 75%}}}";
     let outer = "{name: out, routes: {in: {weight: 40%}, '[c:1]': {weight: 60%}}}";
     assert_eq!(served(&[inner, outer])[1], "out: [a:1]*1 [b:1]*3 [c:1]*6");
+}
+
+#[test]
+fn ways_to_the_same_place_are_one_where_they_lead_there_alike() {
+    let inner = |balance| format!("{{name: in, routes: {{'[a:1]': {{balance: {balance}}}}}}}");
+    let outer = "{name: out, routes: {in: {weight: 50%}, '[a:1]': {weight: 50%}}}";
+    assert_eq!(served(&[&inner("default"), outer])[1], "out: [a:1]*1");
+    assert_eq!(served(&[&inner("leastconn"), outer])[1], "out: [a:1]*1 [a:1]*1");
+    let leaf = |balance: &str| Leaf {
+        path: "[a:1]".to_owned(),
+        share: Share::whole(1),
+        route: Route { balance: Balance(balance.to_owned()), ..Route::default() },
+        targets: Vec::new(),
+        passages: BTreeSet::new(),
+    };
+    let (routes, leading) = models("g", vec![leaf("first"), leaf("default"), leaf("first")]);
+    assert_eq!((routes.len(), leading.len(), routes[0].weight, routes[1].weight), (2, 2, 2, 1));
+    assert_ne!(routes[0].lookup_name, routes[1].lookup_name);
 }
 
 #[test]

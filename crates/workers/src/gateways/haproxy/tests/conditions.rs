@@ -208,6 +208,33 @@ async fn clients_stay_with_the_route_they_got() {
 }
 
 #[tokio::test]
+async fn services_see_every_cookie_but_ours() {
+    let a = service("a").await;
+    let stage = Stage::new();
+    let port = free_port();
+    let routes = [route("a", 100, &[target("a", a)]), route("b", 0, &[])];
+    for (sticky, ours) in
+        [(Sticky::Route, format!("g{port}=ra")), (Sticky::Instance, "ra=gone".to_owned())]
+    {
+        let shop = gateway("shop", port, &routes);
+        stage.apply(&[Frontend { sticky: Some(sticky), ..shop }]).await;
+        for (sent, seen) in [
+            (format!("{ours}; session=abc"), "cookie: session=abc"),
+            (format!("session=abc; {ours}"), "cookie: session=abc"),
+            (format!("a=1; {ours}; b=2"), "cookie: a=1; b=2"),
+            ("a=1; b=2".to_owned(), "cookie: a=1; b=2"),
+            (ours.clone(), ""),
+        ] {
+            let mut client = Client::connect(port).await.unwrap();
+            client.headers = format!("Cookie: {sent}\r\n");
+            let request = client.get("/echo", "x").await.unwrap().1.to_ascii_lowercase();
+            let cookies = request.lines().filter(|line| line.starts_with("cookie:"));
+            assert_eq!(cookies.collect::<Vec<_>>().join("\n"), seen, "{sent}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn clients_of_an_instance_that_goes_stay_with_its_route() {
     let ports = [service("a1").await, service("a2").await, service("b1").await];
     let stage = Stage::new();
@@ -324,6 +351,26 @@ async fn what_one_route_asks_for_harms_no_other() {
     for gateway in &gateways(false)[..SPOILT.len()] {
         assert_eq!(window(gateway.port, 4).await, both, "{}", gateway.name);
     }
+}
+
+/// Two routes may lead to the same place: what one of them asks for takes nothing from the other.
+#[tokio::test]
+async fn a_refused_condition_takes_nothing_from_other_routes() {
+    let (a, b) = (service("a").await, service("b").await);
+    let stage = Stage::new();
+    let mut shop = gateway(
+        "shop",
+        free_port(),
+        &[route("a", 50, &[target("a", a)]), route("b", 50, &[target("b", b)])],
+    );
+    shop.routes[0].passages.insert(Passage::route("g", "other"));
+    shop.conditions = vec![wish("other", "< nonsense x >", 100, &[(0, 1)])];
+    let applied = stage.apply(std::slice::from_ref(&shop)).await;
+    assert_eq!(applied.disabled["shop"].keys().collect::<Vec<_>>(), ["other"]);
+    assert_eq!(window(shop.port, 4).await, counts(&[("a", 2), ("b", 2)]));
+    shop.routes[0].passages.remove(&Passage::route("g", "a"));
+    stage.apply(std::slice::from_ref(&shop)).await;
+    assert_eq!(window(shop.port, 4).await, counts(&[("b", 4)]), "nobody else leads there");
 }
 
 /// What HAProxy takes is shown to it once, with the whole file; only what it refuses is looked for.
