@@ -52,6 +52,7 @@ pub fn haproxy_settings(settings: &Settings) -> haproxy::Settings {
         bind_address: own.bind,
         virtual_hosts_port: hosts.enabled.then_some(hosts.port),
         stats_port: (own.stats_port != 0).then_some(own.stats_port),
+        hard_stop_after: own.hard_stop_after.0,
         ..haproxy::Settings::default()
     }
 }

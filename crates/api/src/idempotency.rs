@@ -16,6 +16,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 const IDEMPOTENCY_KEY: header::HeaderName = header::HeaderName::from_static("idempotency-key");
+/// The media type of answers that are no documents.
+pub const PLAIN_TEXT: &str = "text/plain; charset=utf-8";
 /// How long a key may be.
 const KEY_BYTES_MAX: usize = 255;
 
@@ -27,6 +29,9 @@ pub struct Reply {
     revision: Option<Position>,
     #[serde(skip_serializing_if = "Option::is_none")]
     document: Option<Box<RawValue>>,
+    /// Plain text instead of a document.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
 }
 
 impl Reply {
@@ -38,17 +43,23 @@ impl Reply {
     ) -> Result<Self, Failure> {
         let document = serde_json::value::to_raw_value(document);
         let document = document.map_err(|error| Failure::internal(error.to_string()))?;
-        Ok(Self { status: status.as_u16(), revision, document: Some(document) })
+        Ok(Self { status: status.as_u16(), revision, document: Some(document), text: None })
+    }
+
+    /// With plain text.
+    pub fn text(status: StatusCode, text: impl Into<String>) -> Self {
+        let text = Some(text.into());
+        Self { status: status.as_u16(), revision: None, document: None, text }
     }
 
     /// Without one.
     pub fn empty(status: StatusCode) -> Self {
-        Self { status: status.as_u16(), revision: None, document: None }
+        Self::revised(status, None)
     }
 
     /// Without one, for an artifact that has a revision now.
     pub fn revised(status: StatusCode, revision: Option<Position>) -> Self {
-        Self { status: status.as_u16(), revision, document: None }
+        Self { status: status.as_u16(), revision, document: None, text: None }
     }
 
     fn from_bytes(bytes: &[u8]) -> Result<Self, Failure> {
@@ -63,6 +74,8 @@ impl Request {
         let status = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::OK);
         if let Some(document) = &reply.document {
             self.document(status, reply.revision, document)
+        } else if let Some(text) = &reply.text {
+            HttpResponse::build(status).content_type(PLAIN_TEXT).body(text.clone())
         } else {
             let mut response = HttpResponse::build(status);
             if let Some(revision) = reply.revision {

@@ -173,7 +173,11 @@ impl From<AppendError> for Failure {
 
 impl From<ReadError> for Failure {
     fn from(error: ReadError) -> Self {
-        Self::internal(error.to_string())
+        match error {
+            ReadError::PageTooHeavy { fits, .. } => Self::parameter(error.to_string())
+                .hint(&format!("ask for pages of {fits} with the parameter 'per_page'")),
+            error => Self::internal(error.to_string()),
+        }
     }
 }
 

@@ -27,17 +27,23 @@ pub async fn run(store: Store, retention: Retention) {
 
 async fn drop_expired(store: &Store, retention: &Retention) {
     let expiries = expiries(retention, OffsetDateTime::now_utc());
-    let (mut total, mut more) = (0, true);
-    while more {
+    let (mut total, mut after) = (0, None);
+    loop {
         let (log, expiries) = (store.log().clone(), expiries.clone());
-        let dropped = tokio::task::spawn_blocking(move || log.drop_expired(&expiries)).await;
+        let dropped = tokio::task::spawn_blocking(move || log.drop_expired(&expiries, after)).await;
         let dropped = dropped.map_err(|error| error.to_string());
         match dropped.and_then(|dropped| dropped.map_err(|error| error.to_string())) {
-            Ok(dropped) => (total, more) = (total + dropped.records, dropped.more),
+            Ok(dropped) => {
+                total += dropped.records;
+                after = dropped.more_after;
+            }
             Err(reason) => {
                 tracing::warn!("old events are not dropped: {reason}");
-                more = false;
+                after = None;
             }
+        }
+        if after.is_none() {
+            break;
         }
     }
     if total > 0 {

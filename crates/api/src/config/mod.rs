@@ -311,6 +311,7 @@ pub struct HaproxySettings {
     pub version: Option<String>,
     pub bind: IpAddr,
     pub stats_port: u16,
+    pub hard_stop_after: Interval,
 }
 
 /// The doors to traffic that can be chosen.

@@ -7,7 +7,7 @@ use crate::negotiation::Format;
 use crate::problem::Failure;
 use crate::request::{Answer, Request, Route};
 use actix_web::http::StatusCode;
-use actix_web::{HttpResponse, web};
+use actix_web::web;
 use segue_domain::artifact::{ArtifactKey, Kind};
 use segue_domain::command::{Artifact, Command, Store, Verb};
 use segue_domain::dsl;
@@ -40,7 +40,6 @@ async fn create(request: Request) -> Answer {
         let key = ArtifactKey::new(Kind::Blueprint, name);
         Ok((key, Command::Store(Store { artifact, submission })))
     })?;
-    let reply = |_: &State| Ok(Reply::empty(StatusCode::CREATED));
-    let answer = request.perform(&documents, wishes, false, reply).await?;
-    Ok(HttpResponse::build(answer.status()).content_type("text/plain; charset=utf-8").body(text))
+    let reply = |_: &State| Ok(Reply::text(StatusCode::CREATED, text.as_str()));
+    request.perform(&documents, wishes, false, reply).await
 }

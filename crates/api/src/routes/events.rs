@@ -3,6 +3,7 @@
 use super::stream;
 use crate::documents::Documents;
 use crate::idempotency::Reply;
+use crate::paging::Paging;
 use crate::parameters::Parameters;
 use crate::problem::Failure;
 use crate::request::{Answer, Request, Route};
@@ -17,6 +18,9 @@ use serde_json::{Value, json};
 use time::format_description::BorrowedFormatItem;
 use time::macros::format_description;
 use time::{OffsetDateTime, UtcOffset};
+
+/// The largest page, as on disk.
+const PAGE_BYTES_MAX: usize = 64 << 20;
 
 const TIMESTAMP: &[BorrowedFormatItem<'_>] =
     format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
@@ -79,7 +83,8 @@ async fn list(request: Request) -> Answer {
         return Ok(request.document(StatusCode::OK, None, &document));
     }
     // Records that are not in memory are read from disk.
-    let page = web::block(move || store.query(&query, paging.page, paging.per_page)).await;
+    let Paging { page, per_page, .. } = paging;
+    let page = web::block(move || store.query_within(&query, page, per_page, PAGE_BYTES_MAX)).await;
     let page = page.map_err(|error| Failure::internal(error.to_string()))??;
     let items: Vec<_> = page.records.iter().map(|record| document(record)).collect();
     Ok(request.page(paging, &items, page.total))

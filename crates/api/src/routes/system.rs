@@ -1,7 +1,7 @@
 //! The service about itself: information, the gateways' configuration, a cycle at once (wire, section 12).
 
 use super::information;
-use crate::idempotency::Reply;
+use crate::idempotency::{PLAIN_TEXT, Reply};
 use crate::problem::Failure;
 use crate::request::{Answer, Request, Route};
 use actix_web::http::StatusCode;
@@ -86,14 +86,12 @@ async fn set_template(request: Request) -> Answer {
             }
         })?;
     }
-    if !request.validate_only()? {
-        let command = Command::SetConfigurationTemplate { kind, name, template };
-        let reply = |_: &Executed| Ok(Reply::empty(StatusCode::ACCEPTED));
-        request.carry_out(&command, Failure::from, reply).await?;
+    let reply = Reply::text(StatusCode::ACCEPTED, request.body.as_str());
+    if request.validate_only()? {
+        return Ok(request.reply(&reply));
     }
-    let mut answer = text(request.body.clone());
-    *answer.status_mut() = StatusCode::ACCEPTED;
-    Ok(answer)
+    let command = Command::SetConfigurationTemplate { kind, name, template };
+    request.carry_out(&command, Failure::from, |_: &Executed| Ok(reply.clone())).await
 }
 
 fn is_generated(request: &Request) -> Result<bool, Failure> {
@@ -102,7 +100,7 @@ fn is_generated(request: &Request) -> Result<bool, Failure> {
 }
 
 fn text(text: String) -> HttpResponse {
-    HttpResponse::Ok().content_type("text/plain; charset=utf-8").body(text)
+    HttpResponse::Ok().content_type(PLAIN_TEXT).body(text)
 }
 
 /// The workers of the cycle that is asked for take a turn at once.

@@ -59,6 +59,15 @@ async fn repeated_writes_of_artifacts_are_answered_as_the_first() {
     assert_eq!((gone.status, again.status), (204, 204));
     assert_eq!(segue.get("/api/v1/breeds/web:2").await.status, 200);
 
+    // Answers that are no documents are kept, too.
+    let compose = "services: {web: {image: acme/web}}";
+    let path = "/api/v1/docker-compose?name=composed";
+    let made = send(&segue, "POST", path, "compose", compose).await;
+    let again = send(&segue, "POST", path, "compose", compose).await;
+    assert!(made.status == 201 && made.body.contains("acme/web"), "{made:?}");
+    assert_eq!(parts(&again), parts(&made));
+    assert_eq!(again.headers["content-type"], made.headers["content-type"]);
+
     // What was refused is decided anew.
     let refused = send(&segue, "PUT", "/api/v1/breeds/web:3", "put", "{deployable: a}").await;
     assert_eq!(refused.status, 404);
