@@ -217,7 +217,7 @@ fn fifty_requests_at_80_to_20_are_40_and_10() {
     }
     for gateway in ["shop/web/http".to_owned(), format!("shop/{port}")] {
         let port = shop::wait_gateway(api, &gateway);
-        wait_for_servers(api, 2);
+        wait_for_both_versions(port);
         let client = load::client(true);
         let answers: Vec<String> = (0..50)
             .map(|_| load::ask(&client, port).expect("a request is answered"))
@@ -228,19 +228,13 @@ fn fifty_requests_at_80_to_20_are_40_and_10() {
     }
 }
 
-/// Both versions are Done, but HAProxy may still be on its way: its file tells.
-fn wait_for_servers(api: &Api, count: usize) {
-    let version = api.get("/api/v1/info").expect(200);
-    let version = version["gateway_driver"]["marshallers"].as_object();
-    let version = version.and_then(|names| names.keys().next()).expect("HAProxy is there").clone();
-    wait_until("HAProxy has all servers", LIMIT, || {
-        let text = api.get(&format!("/api/v1/haproxy/{version}")).body;
-        let text = text.as_str().unwrap_or_default().to_owned();
-        let servers = text
-            .lines()
-            .filter(|line| line.contains("127.0.0.1:") && line.trim().starts_with("server "))
-            .count();
-        if servers >= count { Ok(()) } else { Err(text) }
+/// Both versions are Done, but HAProxy may still be on its way.
+fn wait_for_both_versions(port: u16) {
+    let mut seen = BTreeSet::new();
+    wait_until("both versions answer", LIMIT, || {
+        let answer = load::ask(&load::client(false), port)?;
+        seen.insert(answer["version"].as_str().unwrap_or("none").to_owned());
+        if seen.len() == 2 { Ok(()) } else { Err(format!("{seen:?}")) }
     });
 }
 
@@ -250,8 +244,8 @@ fn traffic_goes_on_after_sigterm_and_a_restart_adopts_what_runs() {
     let port = deploy_version_1(&mut service);
     let load = Load::start(port, 3, 1);
     load.next(SAMPLE);
-    let (instances, master, workers) =
-        (service.instances(), service.haproxy(), service.haproxy_workers());
+    let (instances, master, worker) =
+        (service.instances(), service.haproxy(), service.haproxy_worker());
     let took = service.terminate();
     println!("stopped {took:?} after SIGTERM");
     load.next(SAMPLE);
@@ -260,7 +254,7 @@ fn traffic_goes_on_after_sigterm_and_a_restart_adopts_what_runs() {
     shop::wait_done(&service.api, "shop", "web:1", 2);
     shop::wait_gateway(&service.api, "edge");
     assert_eq!(service.instances(), instances);
-    assert_eq!((service.haproxy(), service.haproxy_workers()), (master, workers));
+    assert_eq!((service.haproxy(), service.haproxy_worker()), (master, worker));
     let tally = load.stop();
     assert_eq!(tally.failures.len(), 0, "{tally:?}");
     // What it adopted it also ends.

@@ -6,6 +6,7 @@ use rustix::process::Signal;
 use segue_domain::artifact::{Cpu, Memory};
 use segue_tests::dockerd::{Dockerd, IMAGE};
 use segue_tests::processes;
+use segue_tests::wait::LIMIT;
 use segue_workers::containers::conformance::{self, Subject, wait_for};
 use segue_workers::containers::{
     Condition, ContainerDriver, DockerDriver, InstanceSpec, ObservedInstance, docker,
@@ -88,10 +89,19 @@ async fn runs_as_declared(daemon: &Dockerd) {
     let mut answer = [0; 5];
     stream.read_exact(&mut answer).await.unwrap();
     assert_eq!(&answer, b"hello");
-    let printed =
-        async |lines| driver.output(&spec.owner.deployment, &spec.name, lines).await.unwrap();
-    assert_eq!(printed(9).await.unwrap(), ["ready", "steady"]);
-    assert_eq!(printed(1).await.unwrap(), ["steady"]);
+    let printed = async |lines| {
+        let printed = driver.output(&spec.owner.deployment, &spec.name, lines).await.unwrap();
+        printed.unwrap_or_default()
+    };
+    // The daemon takes its time to write down what it prints.
+    let written = async {
+        while printed(9).await.len() < 2 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(LIMIT, written).await.unwrap();
+    assert_eq!(printed(9).await, ["ready", "steady"]);
+    assert_eq!(printed(1).await, ["steady"]);
     let format = "{{.HostConfig.NanoCpus}} {{.HostConfig.Memory}} {{.HostConfig.RestartPolicy.Name}} {{index .Config.Labels \"io.segue.scale\"}}";
     let found = daemon.docker(&["inspect", "-f", format, &spec.name]).unwrap();
     assert_eq!(
@@ -103,8 +113,7 @@ async fn runs_as_declared(daemon: &Dockerd) {
 
 async fn late_listeners_and_ended_containers_are_told_apart(daemon: &Dockerd) {
     let driver = DockerDriver::new(settings(daemon));
-    let command =
-        "sh -c \"trap 'echo bye; exit 3' TERM; sleep 2 & wait; nc -ll -p 8000 -e cat & wait\"";
+    let command = "sh -c \"trap 'echo bye; exit 3' TERM; until [ -e /go ]; do sleep 0.1; done; nc -ll -p 8000 -e cat & wait\"";
     let spec = spec(IMAGE, "late", command);
     driver.start(&spec).await.unwrap();
     let observed = driver.observe(&spec.owner.deployment).await.unwrap().remove(0);
@@ -116,6 +125,7 @@ async fn late_listeners_and_ended_containers_are_told_apart(daemon: &Dockerd) {
     TcpStream::connect((observed.host.as_str(), observed.ports["web"])).await.unwrap();
     let observed = driver.observe(&spec.owner.deployment).await.unwrap().remove(0);
     assert!(matches!(observed.condition, Condition::Starting(_)), "{observed:?}");
+    daemon.docker(&["exec", &spec.name, "sh", "-c", ": > /go"]).unwrap();
     reached(&driver, &spec, &Condition::Running).await;
     daemon.docker(&["kill", "-s", "TERM", &spec.name]).unwrap();
     reached(&driver, &spec, &Condition::Exited("exited with status 3: bye".to_owned())).await;

@@ -139,7 +139,10 @@ fn a_second_service_on_the_same_data_refuses_with_a_sentence() {
         let words = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && words.contains("is in use"), "{tool}: {words}");
     }
-    assert_eq!(api.get("/readyz").status, 200);
+    wait_until("the first one is ready", LIMIT, || {
+        let answer = api.get("/readyz");
+        if answer.status == 200 { Ok(()) } else { Err(answer.status.to_string()) }
+    });
     assert_eq!(service.instances(), before);
 }
 

@@ -7,10 +7,7 @@ use segue_tests::{load, processes, shop};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::net::TcpListener;
-use std::time::{Duration, Instant};
-
-/// How long HAProxy may be away that was killed.
-const RECOVERY_TIME_MAX: Duration = Duration::from_secs(10);
+use std::time::Instant;
 
 #[track_caller]
 fn answers(port: u16) -> Value {
@@ -53,18 +50,20 @@ fn haproxy_that_was_killed_serves_again() {
     api.post("/api/v1/gateways", &shop::edge("edge", port)).expect(201);
     shop::wait_done(api, "shop", "web:1", 1);
     answers(port);
-    let worker = service.haproxy_workers()[0];
-    for killed in [service.haproxy(), worker] {
+    shop::wait_gateway(api, "edge");
+    for find in [Service::haproxy, Service::haproxy_worker] {
+        let killed = find(&service);
         processes::signal(killed, Signal::KILL);
         let since = Instant::now();
         let client = load::client(false);
-        wait_until("a new HAProxy serves", RECOVERY_TIME_MAX, || {
+        wait_until("a new HAProxy serves", LIMIT, || {
             let (master, workers) = (service.haproxy(), service.haproxy_workers());
             if master == killed || workers.is_empty() || workers.contains(&killed) {
                 return Err(format!("HAProxy is {master} with {workers:?}"));
             }
             load::ask(&client, port).map(drop)
         });
+        shop::wait_gateway(api, "edge");
         println!("HAProxy serves again {:?} after process {killed} was killed", since.elapsed());
     }
 }

@@ -30,6 +30,9 @@ impl Stage {
         api.put(shop::SHOP, &shop::version("1", 1)).expect(202);
         api.post("/api/v1/gateways", &shop::edge("edge", edge)).expect(201);
         shop::wait_done(api, "shop", "web:1", 1);
+        // With both gateways there, HAProxy is not about to be reloaded.
+        shop::wait_gateway(api, "shop/web/http");
+        shop::wait_gateway(api, "edge");
         let stage = Self { service, edge };
         answers(stage.edge);
         stage
@@ -108,7 +111,7 @@ fn a_program_that_is_missing_or_too_old_is_told_and_waited_for() {
 #[test]
 fn haproxy_that_is_wedged_is_told_and_waited_for() {
     let mut stage = Stage::new(Vec::new());
-    let worker = stage.service.haproxy_workers()[0];
+    let worker = stage.service.haproxy_worker();
     processes::freeze(worker);
     let more = stage.ask_for_another("more");
     stage.is_told("HAProxy's runtime socket does not answer", "one");

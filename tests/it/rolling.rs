@@ -136,7 +136,7 @@ fn more_and_fewer_instances() {
 #[test]
 fn an_update_that_fails_leaves_what_ran() {
     let limit =
-        ("SEGUE_OPERATION__SYNCHRONISATION__TIMEOUT__READY_FOR_DEPLOYMENT", "3 s".to_owned());
+        ("SEGUE_OPERATION__SYNCHRONISATION__TIMEOUT__READY_FOR_DEPLOYMENT", "12 s".to_owned());
     let (service, load) = start_with(Setup { environment: vec![limit], ..Setup::default() }, 2);
     let api = &service.api;
     let before = service.instances();

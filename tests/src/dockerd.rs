@@ -7,7 +7,7 @@
 //! the interface `docker0` for all of them, so that this one gets a bridge interface and an address range of its own,
 //! and removes both at the end. All would keep the same chains of `iptables`, which each clears away as it starts, and
 //! so none is given to any: a published port is forwarded by the daemon's own proxy, and no test needs to leave the
-//! host. No registry is reached: the one image is made from the static busybox of the host.
+//! host. There is one daemon at a time. No registry is reached: the one image is made from the static busybox of the host.
 
 use crate::processes;
 use crate::registry::{self, Registry};
@@ -17,6 +17,7 @@ use std::fs::{self, OpenOptions};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -27,6 +28,8 @@ const BUSYBOX: &str = "/bin/busybox";
 const START_LIMIT: Duration = Duration::from_mins(1);
 const END_LIMIT: Duration = Duration::from_secs(30);
 const PERIOD: Duration = Duration::from_millis(50);
+/// One daemon at a time: while one is away, and its containers are not, another would give their ports away.
+static TURN: Mutex<()> = Mutex::new(());
 
 /// A running daemon; it ends, with all of its containers, when this is dropped.
 pub struct Dockerd {
@@ -34,6 +37,8 @@ pub struct Dockerd {
     bridge: String,
     range: String,
     child: Child,
+    /// Held while it runs; see [`TURN`].
+    _turn: MutexGuard<'static, ()>,
 }
 
 /// How a daemon ends.
@@ -59,6 +64,8 @@ impl Dockerd {
             "tests with Docker make their image from {BUSYBOX}: install the package busybox-static"
         );
         let directory = tempfile::Builder::new().prefix("segue-dockerd-").tempdir()?;
+        // A test that panicked leaves nothing behind that matters here.
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let (bridge, range) = add_bridge()?;
         let child = match spawn(directory.path(), &bridge, &range, &[]) {
             Ok(child) => child,
@@ -67,7 +74,7 @@ impl Dockerd {
                 return Err(error);
             }
         };
-        let mut daemon = Self { directory, bridge, range, child };
+        let mut daemon = Self { directory, bridge, range, child, _turn: turn };
         daemon.wait_until_it_answers()?;
         daemon.import_image()?;
         Ok(daemon)

@@ -12,7 +12,7 @@ pub const USER: &str = "ann";
 /// Her password; in base64 it takes the characters in which the alphabets differ.
 pub const PASSWORD: &str = "open?~>sesame??~~>>";
 
-const START_LIMIT: Duration = Duration::from_secs(20);
+const START_LIMIT: Duration = Duration::from_mins(1);
 const PERIOD: Duration = Duration::from_millis(20);
 
 /// A running registry; it ends when this is dropped.

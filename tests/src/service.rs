@@ -16,8 +16,6 @@ use ureq::http::Request;
 
 /// The service gives up a request after 10 s.
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(15);
-/// The service promises to stop within 10 s.
-pub const STOP_TIME_MAX: Duration = Duration::from_secs(10);
 /// How much of the service's log a failed test shows.
 const LOG_LINES_SHOWN: usize = 60;
 const PER_PAGE: usize = 1_000;
@@ -271,7 +269,7 @@ impl Service {
         let since = Instant::now();
         let pid = self.child.as_ref().expect("the service runs").id();
         processes::signal(pid, Signal::TERM);
-        let status = wait_until("the service stops on SIGTERM", STOP_TIME_MAX, || {
+        let status = wait_until("the service stops on SIGTERM", LIMIT, || {
             self.ended().ok_or_else(|| "it runs".to_owned())
         });
         assert!(status.success(), "the service stopped with {status}");
@@ -321,6 +319,15 @@ impl Service {
         processes::children(self.haproxy())
     }
 
+    /// HAProxy's one process that carries traffic, once those before it finished what they carried.
+    #[track_caller]
+    pub fn haproxy_worker(&self) -> u32 {
+        wait_until("HAProxy has one worker", LIMIT, || match self.haproxy_workers().as_slice() {
+            [worker] => Ok(*worker),
+            others => Err(format!("{others:?}")),
+        })
+    }
+
     fn command(&self, name: &str) -> Command {
         let mut command = Command::new(program());
         for (name, _) in std::env::vars_os() {
@@ -360,7 +367,7 @@ impl Service {
             processes::signal(child.id(), Signal::TERM);
             let since = Instant::now();
             while matches!(child.try_wait(), Ok(None)) {
-                if since.elapsed() > STOP_TIME_MAX {
+                if since.elapsed() > LIMIT {
                     let _ = child.kill();
                     let _ = child.wait();
                     break;

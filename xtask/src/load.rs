@@ -352,9 +352,14 @@ mod tests {
             &url,
             Plan { kept_alive: 1, fresh: 1, every: Duration::from_millis(1), headers: &[] },
         );
-        let deadline = Instant::now() + Duration::from_secs(30);
-        while load.ended_since(begun).len() < 40 && Instant::now() < deadline {
-            thread::yield_now();
+        let deadline = Instant::now() + Duration::from_mins(1);
+        let has = |connection, count| {
+            let samples = load.ended_since(begun);
+            samples.iter().filter(|sample| sample.connection == connection).count() >= count
+        };
+        while !(has(Connection::KeptAlive, 5) && has(Connection::Fresh, 2)) {
+            assert!(Instant::now() < deadline, "{:?}", load.ended_since(begun));
+            thread::sleep(Duration::from_millis(1));
         }
         let samples = load.stop();
         let (kept, fresh): (Vec<Sample>, Vec<Sample>) =

@@ -323,7 +323,7 @@ mod tests {
 
     /// Serves, stops while a request is under way, and returns what its client and an idle one read until the end.
     async fn stop_under_way(tcp: bool, request: &'static [u8]) -> (String, String) {
-        let shared = Arc::new(Shared::new(&Options { delay_ms: 50, ..options() }));
+        let shared = Arc::new(Shared::new(&Options { delay_ms: 2000, ..options() }));
         let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
@@ -342,7 +342,10 @@ mod tests {
         let mut idle = TcpStream::connect(address).await.unwrap();
         let mut busy = TcpStream::connect(address).await.unwrap();
         busy.write_all(request).await.unwrap();
-        shared.under_way.subscribe().wait_for(|count| *count == 1).await.unwrap();
+        // Asked to stop while it waits: much sooner than it answers, however busy the machine.
+        let mut under_way = shared.under_way.subscribe();
+        let begun = under_way.wait_for(|count| *count == 1);
+        tokio::time::timeout(Duration::from_mins(1), begun).await.unwrap().unwrap();
         ask.send(()).unwrap();
         serving.await.unwrap().unwrap();
         assert!(TcpStream::connect(address).await.is_err(), "the listener is closed");

@@ -106,11 +106,19 @@ fn gateway_or_route(gateway: String, path: String) -> Subject {
     if path.is_empty() { Subject::Gateway(gateway) } else { Subject::Route { gateway, path } }
 }
 
-async fn metric(request: &Request, mut alternatives: Vec<Vec<String>>, of: Subject) -> Answer {
+async fn metric(request: &Request, places: Vec<Vec<String>>, of: Subject) -> Answer {
     let name = request.path("metric")?;
-    for tags in &mut alternatives {
-        tags.push(format!("metrics:{name}"));
-    }
+    let other = match name.as_str() {
+        "response-time" => Some("responseTime"),
+        "responseTime" => Some("response-time"),
+        _ => None,
+    };
+    let names = [Some(name.as_str()), other].into_iter().flatten();
+    let alternatives = names.flat_map(|name| {
+        let named = |place: &Vec<String>| [&place[..], &[format!("metrics:{name}")]].concat();
+        places.iter().map(named).collect::<Vec<_>>()
+    });
+    let alternatives = alternatives.collect();
     let settings = &request.service.config.settings.operation.metrics;
     let wanted = Wanted {
         kind: "metrics",

@@ -79,6 +79,11 @@ async fn metrics_are_the_newest_events_that_carry_all_tags() {
     check("gateways/g/rate", Some(json!(7))).await;
     check("gateways/g/routes/r/rate", Some(json!(3))).await;
     check("gateways/g/responseTime", None).await;
+    // One measure has two spellings.
+    post(&segue, &["gateways:g", "metrics:responseTime"], json!(70), 6).await;
+    check("gateways/g/response-time", Some(json!(70))).await;
+    post(&segue, &["gateways:g", "metrics:response-time"], json!(80), 5).await;
+    check("gateways/g/responseTime", Some(json!(80))).await;
     check("deployments/d/clusters/c/ports/p/rate", Some(json!(11))).await;
     check("deployments/d/clusters/c/services/s/ports/p/rate", Some(json!(12))).await;
     check("deployments/d/clusters/c/services/t/ports/p/rate", Some(json!(2000.5))).await;

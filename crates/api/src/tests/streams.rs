@@ -104,7 +104,7 @@ async fn many_subscribers_get_every_event_once() {
 #[tokio::test]
 async fn a_slow_reader_is_disconnected_and_resumes() {
     let settings = vec![
-        Setting::flag("api.sse.write_timeout", json!("1 s")),
+        Setting::flag("api.sse.write_timeout", json!("3 s")),
         Setting::flag("api.sse.streams_max", json!(1)),
         // That a client of a silent stream has gone is noticed when a comment is sent.
         Setting::flag("api.sse.keep_alive", json!("100 ms")),

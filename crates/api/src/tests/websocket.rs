@@ -147,6 +147,8 @@ async fn events_come_on_the_same_socket() {
     socket
         .send(&wish("PEEK", "/events/stream", "{tags: [a]}", &json!({"from": from})).to_string())
         .await;
+    // It has taken the other one's place once a later request is answered.
+    assert_eq!(ask(&mut socket, "PEEK", "/breeds", "", json!({})).await["path"], "/breeds");
     let later = segue.post("/api/v1/events", "{tags: [a, b], type: x}").await.json();
     assert_eq!(socket.json().await["data"], json!(later.to_string()));
     let refused = ask(&mut socket, "PEEK", "/events/stream", "", json!({"from": "x"})).await;
@@ -157,7 +159,7 @@ async fn events_come_on_the_same_socket() {
 #[tokio::test]
 async fn sockets_end() {
     let settings = [
-        ("api.websocket.idle_timeout", json!("300 ms")),
+        ("api.websocket.idle_timeout", json!("3 s")),
         ("api.sse.keep_alive", json!("100 ms")),
         ("api.websocket.sockets_max", json!(2)),
         ("api.max_body", json!("64 KiB")),
@@ -200,7 +202,7 @@ async fn sockets_end() {
 #[tokio::test]
 async fn a_client_that_does_not_read_is_let_go() {
     let settings = [
-        ("api.sse.write_timeout", json!("500 ms")),
+        ("api.sse.write_timeout", json!("3 s")),
         ("api.websocket.requests_max", json!(4)),
         ("api.websocket.sockets_max", json!(1)),
     ];

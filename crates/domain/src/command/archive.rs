@@ -45,10 +45,6 @@ pub(super) fn gateway(
     fact: GatewayFact,
     context: &Context,
 ) -> Event {
-    let deployment = GatewayName::parse(name).and_then(GatewayName::deployment);
-    let tags = std::iter::once(format!("gateways:{name}"))
-        .chain(deployment.map(|deployment| format!("deployments:{deployment}")))
-        .chain(tags.iter().map(|tag| (*tag).to_owned()));
     let kind = match fact {
         GatewayFact::DeployedChanged { .. } | GatewayFact::RoutesDisabled(_) => "event",
         GatewayFact::Stored(_)
@@ -56,7 +52,26 @@ pub(super) fn gateway(
         | GatewayFact::PortAssigned(_)
         | GatewayFact::Deleted => "gateway",
     };
-    event(kind, tags, value, Some(Fact::Gateway { name: name.to_owned(), fact }), context)
+    let fact = Fact::Gateway { name: name.to_owned(), fact };
+    event(kind, gateway_tags(name, tags), value, Some(fact), context)
+}
+
+/// A gateway that took traffic is removed. `last` is what it was; `fact` goes with what is told of the removal first.
+pub(super) fn gateway_undeployed(
+    name: &str,
+    last: Value,
+    fact: Option<GatewayFact>,
+    context: &Context,
+) -> Event {
+    let fact = fact.map(|fact| Fact::Gateway { name: name.to_owned(), fact });
+    event("event", gateway_tags(name, &["undeployed"]), last, fact, context)
+}
+
+fn gateway_tags(name: &str, tags: &[&str]) -> impl Iterator<Item = String> {
+    let deployment = GatewayName::parse(name).and_then(GatewayName::deployment);
+    std::iter::once(format!("gateways:{name}"))
+        .chain(deployment.map(|deployment| format!("deployments:{deployment}")))
+        .chain(tags.iter().map(|tag| (*tag).to_owned()))
 }
 
 /// Where a service stands: deployment, cluster and breed name.

@@ -28,7 +28,7 @@ pub(super) fn deployment(deployment: &Deployment, body: &Blueprint) -> Result<()
         dependencies(deployment, service, &pointer, &mut problems);
     }
     unique_breeds(deployment, &mut problems);
-    sla_targets(deployment, &mut problems);
+    sla_targets(deployment, |cluster| body.clusters.contains_key(cluster), &mut problems);
     cycles(deployment, &mut problems);
     Problems::check(problems)
 }
@@ -45,6 +45,7 @@ pub(super) fn remaining(deployment: &Deployment) -> Result<()> {
             &mut problems,
         );
     }
+    sla_targets(deployment, |cluster| stays(deployment, cluster), &mut problems);
     Problems::check(problems)
 }
 
@@ -177,14 +178,24 @@ fn dependencies(
     }
 }
 
-/// Scale escalations name clusters of the deployment.
-fn sla_targets(deployment: &Deployment, problems: &mut Vec<Problem>) {
-    let exists = |target: &str| deployment.clusters.contains_key(target);
-    let clusters = deployment.clusters.iter();
-    for (name, sla) in clusters.filter_map(|(name, cluster)| Some((name, cluster.sla.as_ref()?))) {
+/// Scale escalations of the `concerned` clusters name clusters that stay.
+fn sla_targets(
+    deployment: &Deployment,
+    concerned: impl Fn(&str) -> bool,
+    problems: &mut Vec<Problem>,
+) {
+    let exists = |target: &str| stays(deployment, target);
+    for (name, cluster) in deployment.clusters.iter().filter(|(name, _)| concerned(name)) {
+        let Some(sla) = &cluster.sla else { continue };
         let pointer = format!("/clusters/{}/sla/escalations", escape(name));
         problems.extend(dsl::unknown_targets(&sla.sla.escalations, &pointer, &exists));
     }
+}
+
+/// Whether a service of the cluster is wanted.
+pub(super) fn stays(deployment: &Deployment, cluster: &str) -> bool {
+    let cluster = deployment.clusters.get(cluster);
+    cluster.is_some_and(|cluster| cluster.services.iter().any(|found| !found.is_undeploying()))
 }
 
 /// No breed stands twice among the services that stay.

@@ -1,7 +1,8 @@
 //! Decides the creation of deployments, merges into them, and changes of scale (runtime, section 6).
 
 use super::archive::{
-    ServiceKey, archived, archived_as, blank, gateway as gateway_event, service as service_event,
+    ServiceKey, archived, archived_as, blank, gateway as gateway_event, gateway_undeployed,
+    service as service_event,
 };
 use super::gateways::Ports;
 use super::{Context, Rules, Submission, check, merge, prepare, statics, undeploy};
@@ -11,7 +12,7 @@ use crate::artifact::{
 use crate::dsl::{self, DeploymentBody};
 use crate::event::{DeploymentFact, Event, Fact, GatewayFact};
 use crate::problem::{Problem, ProblemKind, Result};
-use crate::state::State;
+use crate::state::{State, StoredGateway};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
@@ -131,8 +132,15 @@ pub(super) fn stated(deployment: Deployment) -> Fact {
 }
 
 /// A gateway is gone.
-pub(super) fn deleted(name: &str, context: &Context) -> Event {
-    gateway_event(name, &["undeployed"], blank(), GatewayFact::Deleted, context)
+pub(super) fn deleted(state: &State, stored: &StoredGateway, context: &Context) -> Event {
+    let name = &stored.gateway.name;
+    let last = dsl::representation_of_written(state, &ArtifactKey::new(Kind::Gateway, name));
+    let last = last.unwrap_or_else(blank);
+    if stored.deployed {
+        gateway_undeployed(name, last, Some(GatewayFact::Deleted), context)
+    } else {
+        gateway_event(name, &[], last, GatewayFact::Deleted, context)
+    }
 }
 
 /// A gateway has new routes or settings.
@@ -151,12 +159,12 @@ fn replaced_entries(
     let names: BTreeSet<&str> = external.iter().map(|gateway| gateway.name.as_str()).collect();
     let numbers: BTreeSet<u16> =
         external.iter().map(|gateway| gateway.port.number).filter(|port| *port != 0).collect();
-    let of_deployment = state.gateways_of(deployment).map(|stored| &stored.gateway);
-    let old = of_deployment.filter(|old| {
+    let old = state.gateways_of(deployment).filter(|stored| {
+        let old = &stored.gateway;
         let is_entry = matches!(GatewayName::parse(&old.name), Some(GatewayName::External { .. }));
         is_entry && numbers.contains(&old.port.number) && !names.contains(old.name.as_str())
     });
-    old.map(|old| deleted(&old.name, context)).collect()
+    old.map(|old| deleted(state, old, context)).collect()
 }
 
 /// Gateways that differ from what is stored. Entries without port get one at once; internal gateways get theirs when

@@ -4,6 +4,7 @@
 
 use super::Context;
 use super::archive::{self, ServiceKey};
+use crate::artifact::Gateway;
 use crate::event::Event;
 use crate::state::State;
 use serde_json::Value;
@@ -79,12 +80,11 @@ impl Subject {
         }
     }
 
-    /// Whether it is there.
+    /// Whether it is there for users.
     pub fn exists(&self, state: &State) -> bool {
         match self {
-            Subject::Gateway(name) => state.gateway(name).is_some(),
-            Subject::Route { gateway, path } => state
-                .gateway(gateway)
+            Subject::Gateway(name) => published(state, name).is_some(),
+            Subject::Route { gateway, path } => published(state, gateway)
                 .is_some_and(|gateway| gateway.routes.keys().any(|route| route.as_str() == path)),
             Subject::Service(ServiceKey { deployment, cluster, service }) => state
                 .deployment(deployment)
@@ -95,6 +95,11 @@ impl Subject {
             Subject::Deployment(name) => state.deployment(name).is_some(),
         }
     }
+}
+
+fn published<'a>(state: &'a State, gateway: &str) -> Option<&'a Gateway> {
+    let stored = state.gateways().get(gateway).filter(|stored| stored.published);
+    stored.map(|stored| &*stored.gateway)
 }
 
 /// The events of `measurements`.

@@ -2,7 +2,7 @@
 
 use super::archive::archived;
 use super::deploy::stated;
-use super::{Context, Submission, Verb};
+use super::{Context, Submission, Verb, check};
 use crate::artifact::{ArtifactKey, ClusterSla, Kind};
 use crate::dsl::{self, ClusterSlaBody};
 use crate::event::Event;
@@ -35,7 +35,7 @@ pub(super) fn set(
     }
     let changed = found.sla != before;
     let escalations = found.sla.as_ref().map(|sla| sla.sla.escalations.clone());
-    let exists = |target: &str| deployment.clusters.contains_key(target);
+    let exists = |target: &str| check::stays(&deployment, target);
     Problems::check(dsl::unknown_targets(
         &escalations.unwrap_or_default(),
         "/escalations",

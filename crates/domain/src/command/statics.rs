@@ -1,6 +1,6 @@
 //! Decides writes to artifacts that only users change, and the removal of any artifact but deployments.
 
-use super::archive::archived;
+use super::archive::{archived, gateway_undeployed};
 use super::{Artifact, Context, Store, Submission, Verb};
 use crate::artifact::{ArtifactKey, Blueprint, Breed, GatewayName, Kind};
 use crate::dsl;
@@ -84,7 +84,12 @@ pub(super) fn delete(state: &State, key: &ArtifactKey, context: &Context) -> Res
         | Kind::Sla
         | Kind::Template => Fact::Static(StaticFact::Deleted(key.clone())),
     };
-    Ok(vec![archived(key, &submission, Some(fact), context)])
+    let mut events = vec![archived(key, &submission, Some(fact), context)];
+    let gateway = state.gateways().get(&key.name).filter(|_| key.kind == Kind::Gateway);
+    if gateway.is_some_and(|stored| stored.deployed) {
+        events.push(gateway_undeployed(&key.name, submission.representation, None, context));
+    }
+    Ok(events)
 }
 
 /// The archive events of the breeds that stand in `breeds`, written in place by somebody.

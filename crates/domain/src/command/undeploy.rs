@@ -129,7 +129,7 @@ pub(super) fn gateways(
             [_, cluster, breed, port] => stays(cluster, breed, port),
             _ => true,
         };
-        if let Some(event) = without_routes(&old.gateway, keep, false, &mut removed, context) {
+        if let Some(event) = without_routes(state, old, keep, false, &mut removed, context) {
             events.push(event);
         }
     }
@@ -137,7 +137,8 @@ pub(super) fn gateways(
         let keep = |path: &RoutePath| !removed.contains(path.as_str());
         let mut removed_entries = BTreeSet::new();
         events.extend(without_routes(
-            &old.gateway,
+            state,
+            old,
             keep,
             nothing_stays,
             &mut removed_entries,
@@ -147,19 +148,21 @@ pub(super) fn gateways(
     events
 }
 
-/// The event that leaves `gateway` with the routes to keep, or removes it; `None` when nothing changes.
+/// The event that leaves a gateway with the routes to keep, or removes it; `None` when nothing changes.
 fn without_routes(
-    gateway: &Gateway,
+    state: &State,
+    stored: &StoredGateway,
     keep: impl Fn(&RoutePath) -> bool,
     remove: bool,
     removed: &mut BTreeSet<String>,
     context: &Context,
 ) -> Option<Event> {
-    let mut kept = gateway.clone();
+    let gateway = &stored.gateway;
+    let mut kept = (**gateway).clone();
     kept.routes.retain(|path, _| keep(path));
     if remove || kept.routes.is_empty() {
         removed.insert(gateway.name.clone());
-        return Some(deleted(&gateway.name, context));
+        return Some(deleted(state, stored, context));
     }
     if kept.routes.len() == gateway.routes.len() {
         return None;

@@ -1,9 +1,11 @@
 //! Merging and taking away, as transcripts: given commands, when a command, then these events or this problem.
 
-use crate::world::{World, deploy, store, undeploy};
+use crate::world::{World, delete, deploy, store, undeploy};
 use segue_domain::artifact::{Instance, Kind, Leaving};
 use segue_domain::command::{Command, Report, Routed, ServiceReport};
+use segue_domain::event::Record;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 const SHOP: &str = "
 clusters:
@@ -490,4 +492,33 @@ fn late_reports_about_what_changed_meanwhile_make_no_events() {
     assert!(world.must(&Command::Report(stale)).is_empty(), "these gateways are gone");
     world.report("shop", "web", "web:1", ServiceReport::Gone);
     assert!(world.report("shop", "web", "web:1", ServiceReport::TakenUp).is_empty());
+}
+
+/// The events that say that a gateway takes no traffic any more, by type and by the name in their value.
+fn undeployed(records: &[Arc<Record>], gateway: &str) -> Vec<(String, String)> {
+    let tags = [format!("gateways:{gateway}"), "undeployed".to_owned()];
+    let events = records.iter().map(|record| &record.event);
+    let told = events.filter(|event| tags.iter().all(|tag| event.tags.contains(tag)));
+    told.map(|event| {
+        (event.kind.clone(), event.value["name"].as_str().unwrap_or_default().to_owned())
+    })
+    .collect()
+}
+
+#[test]
+fn a_gateway_that_goes_is_told_as_it_was() {
+    let mut world = shop();
+    world.must(&store(Kind::Gateway, "{name: edge, port: 9050, routes: shop/web/http}").unwrap());
+    world.must(&store(Kind::Gateway, "{name: late, port: 9051, routes: shop/web/http}").unwrap());
+    let told = |name: &str| vec![("event".to_owned(), name.to_owned())];
+    // One that takes no traffic yet leaves nothing.
+    let removed = world.must(&delete(Kind::Gateway, "late"));
+    assert_eq!(undeployed(&removed, "late"), []);
+    world.route();
+    let removed = world.must(&delete(Kind::Gateway, "edge"));
+    assert_eq!(undeployed(&removed, "edge"), told("edge"));
+    let removed = world.must(&undeploy("shop", NAMED_WEB_1).unwrap());
+    for gateway in ["shop/9080", "shop/web/http"] {
+        assert_eq!(undeployed(&removed, gateway), told(gateway));
+    }
 }

@@ -1,9 +1,10 @@
 //! Escalations, as transcripts: given a running cluster with an SLA, when an event asks for escalation, then these
 //! scales and this account of it.
 
-use crate::world::{World, deploy, post};
+use crate::world::{World, deploy, post, undeploy};
 use segue_domain::command::{Command, EscalationEvent, Report};
 use segue_domain::event::Record;
+use segue_domain::problem::ProblemKind;
 use std::sync::Arc;
 
 /// Two clusters of one service each, with two instances; the web has the SLA.
@@ -96,6 +97,24 @@ fn groups_and_steps() {
     let nested =
         format!("[{{to_one: [{{to_all: [{PAGER}, {WEB_INSTANCES}]}}, {STORE_INSTANCES}]}}]");
     check(&nested, "++", (3, 3, 0.5));
+}
+
+/// A cluster that is to be scaled by another one cannot go alone, and what went does not keep others from being merged.
+#[test]
+fn targets_stay_as_long_as_what_scales_them() {
+    let mut world = shop(&format!("[{STORE_INSTANCES}]"));
+    let named = |cluster: &str| {
+        format!("{{clusters: {{{cluster}: {{services: [{{breed: {cluster}:1}}]}}}}}}")
+    };
+    let problems = world.execute(&undeploy("shop", &named("store")).unwrap()).unwrap_err();
+    let problem = &problems.0[0];
+    assert_eq!(problem.kind, ProblemKind::UnresolvedScaleEscalationTargetCluster);
+    assert_eq!(problem.pointer, "/clusters/web/sla/escalations/0/target");
+    world.must(&undeploy("shop", &named("web")).unwrap());
+    // The target may go with it.
+    world.must(&undeploy("shop", &named("store")).unwrap());
+    let new = "{clusters: {new: {services: [{breed: {name: new:1, deployable: n}}]}}}";
+    world.must(&deploy("shop", new).unwrap());
 }
 
 #[test]

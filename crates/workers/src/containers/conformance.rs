@@ -3,6 +3,7 @@
 //! Each driver brings a [`Subject`]: how it is opened, and what works and what fails with it.
 
 use super::{Condition, ContainerDriver, InstanceSpec, ObservedInstance, Owner};
+use crate::driver::Error;
 use futures::future::BoxFuture;
 use indexmap::IndexMap;
 use segue_domain::artifact::{Cpu, Deployable, Memory, Metadata};
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How long anything may take before the test gives up.
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_mins(1);
 /// How long it is waited for a signal before looking anyway, as workers do.
 const PERIOD: Duration = Duration::from_secs(5);
 
@@ -73,7 +74,12 @@ pub async fn wait_for(
     let waiting = async {
         loop {
             changes.mark_unchanged();
-            last = observed(driver, deployment).await;
+            match driver.observe(deployment).await {
+                Ok(found) => last = found.into_iter().map(Arc::unwrap_or_clone).collect(),
+                // Workers ask again, too.
+                Err(Error::Transient(_)) => {}
+                Err(error) => panic!("what runs cannot be observed: {error}"),
+            }
             if wanted(&last) {
                 return;
             }

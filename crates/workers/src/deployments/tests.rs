@@ -10,6 +10,7 @@ use futures::executor::block_on;
 use segue_domain::artifact::{Phase, PhaseName};
 use segue_domain::command::{Command, Context, Rules, Submission, Verb};
 use segue_domain::dsl::{self, Options};
+use segue_domain::event::Position;
 use segue_domain::store::Store;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,6 +22,7 @@ struct World {
     containers: SimulatedContainers,
     deployments: DeploymentWorker,
     gateways: GatewaysWorker,
+    proxy: Arc<SimulatedGateways>,
 }
 
 impl World {
@@ -36,9 +38,11 @@ impl World {
         let settings = Settings::default();
         let drivers: Vec<Arc<dyn ContainerDriver>> = vec![Arc::new(containers.clone())];
         let name = "shop".to_owned();
+        let proxy = Arc::new(SimulatedGateways::default());
         let world = Self {
             deployments: DeploymentWorker::new(name, drivers, settings.clone(), suffixes),
-            gateways: GatewaysWorker::new(Arc::new(SimulatedGateways::default()), settings),
+            gateways: GatewaysWorker::new(proxy.clone(), settings),
+            proxy,
             containers,
             store,
         };
@@ -78,7 +82,7 @@ impl World {
     /// The phase after one turn of each worker, which may fail.
     fn tries(&mut self, second: i64) -> Phase {
         let now = START + time::Duration::seconds(second);
-        let Self { store, containers, deployments, gateways } = self;
+        let Self { store, containers, deployments, gateways, .. } = self;
         containers.advance(now);
         let workers: [&mut dyn Worker; 2] = [deployments, gateways];
         for worker in workers {
@@ -93,7 +97,7 @@ impl World {
     /// The phase of the service once nothing happens any more, so many seconds after the start.
     fn phase_at(&mut self, second: i64) -> Phase {
         let now = START + time::Duration::seconds(second);
-        let Self { store, containers, deployments, gateways } = self;
+        let Self { store, containers, deployments, gateways, .. } = self;
         let mut quiet_rounds = 0;
         for _ in 0..100 {
             let before = store.log().last();
@@ -193,9 +197,9 @@ fn whatever_makes_a_service_differ_rolls_it() {
 #[test]
 fn of_too_many_instances_those_that_run_stay() {
     let results = Arc::new(Results::default());
-    let World { store, containers, deployments, gateways } = World::new();
+    let World { store, containers, deployments, gateways, proxy } = World::new();
     let deployments = deployments.held_back_by(Arc::clone(&results));
-    let mut world = World { store, containers, deployments, gateways };
+    let mut world = World { store, containers, deployments, gateways, proxy };
     let web = |instances: u32| {
         format!(
             "clusters: {{web: {{services: [{{breed: {{name: 'web:1', deployable: {{type: process, definition: a}}, ports: {{http: 8080/http}}, health_checks: [{{path: /, port: http, initial_delay: 1s, timeout: 1s, interval: 1s, failures: 1}}]}}, scale: {{cpu: 1, memory: 1GB, instances: {instances}}}}}]}}}}"
@@ -348,9 +352,9 @@ fn what_an_earlier_wish_came_to_fails_no_later_one() {
 #[test]
 fn checks_that_ask_the_same_are_one() {
     let results = Arc::new(Results::default());
-    let World { store, containers, deployments, gateways } = World::new();
+    let World { store, containers, deployments, gateways, proxy } = World::new();
     let deployments = deployments.held_back_by(Arc::clone(&results));
-    let mut world = World { store, containers, deployments, gateways };
+    let mut world = World { store, containers, deployments, gateways, proxy };
     let check = "{path: /, port: http, initial_delay: 1s, timeout: 1s, interval: 1s, failures: 1}";
     world.deploy(&format!(
         "clusters: {{web: {{services: [{{breed: {{name: 'web:1', deployable: {{type: process, definition: a}}, ports: {{http: 8080/http}}, health_checks: [{check}, {check}]}}}}]}}}}"
@@ -361,4 +365,29 @@ fn checks_that_ask_the_same_are_one() {
     assert_eq!(checks.len(), 1);
     results.note(&checks[0], Ok(()));
     assert_eq!(world.phase_at(1).name, PhaseName::Done);
+}
+
+#[test]
+fn what_was_applied_is_told_although_nobody_knows_what_is_busy() {
+    let shop = |instances: u8, more: &str| {
+        format!(
+            "{{clusters: {{web: {{services: [{{breed: {{name: 'web:1', deployable: {{type: process, definition: a}}, ports: {{http: 80}}}}, scale: {{cpu: 1, memory: 1MB, instances: {instances}}}}}]}}}}{more}}}"
+        )
+    };
+    let mut world = World::new();
+    world.deploy(&shop(2, ""));
+    world.settle(0);
+    assert_eq!(world.instances().len(), 2);
+    let error = Error::Transient("the proxy does not say".to_owned());
+    world.proxy.behave(|behaviour| behaviour.busy_error = Some(error));
+    world.deploy(&shop(1, ", gateways: {9050: web/http}"));
+    (0..3).for_each(|_| drop(world.tries(1200)));
+    assert!(world.store.state().gateways()["shop/9050"].deployed);
+    let records = world.store.log().read(Position::START, usize::MAX).unwrap();
+    let told = records.iter().any(|record| record.event.value.to_string().contains("does not say"));
+    assert!(told, "the reason is told");
+    // What drains had its time, whatever it carries.
+    assert_eq!(world.instances().len(), 2);
+    world.settle(25);
+    assert_eq!(world.instances().len(), 1);
 }

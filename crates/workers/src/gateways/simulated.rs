@@ -29,6 +29,8 @@ struct State {
 pub struct Behaviour {
     /// What `ping`, `apply`, `busy` and `traffic` fail with, if they do.
     pub error: Option<Error>,
+    /// What `busy` alone fails with, if it does.
+    pub busy_error: Option<Error>,
     /// Ports that another program has: gateways there are refused.
     pub ports_taken: BTreeSet<u16>,
     /// Targets that carry requests. Those that the applied configuration still serves are not told as busy.
@@ -106,7 +108,8 @@ impl GatewayDriver for SimulatedGateways {
 
     async fn busy(&self) -> Result<BTreeSet<String>, Error> {
         let state = self.state();
-        if let Some(error) = &state.behaviour.error {
+        if let Some(error) = state.behaviour.error.as_ref().or(state.behaviour.busy_error.as_ref())
+        {
             return Err(error.clone());
         }
         let gateways = state.applied.iter().flat_map(|configuration| &configuration.gateways);

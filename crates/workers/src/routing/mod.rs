@@ -95,19 +95,23 @@ impl GatewaysWorker {
         reports
     }
 
-    /// Instances on their way out that no request keeps any more, or that had their time.
+    /// Instances on their way out that no request keeps any more, or that had their time; and what is wrong when it is
+    /// not known which have requests.
     async fn released(
         &mut self,
         state: &State,
         now: OffsetDateTime,
-    ) -> Result<Vec<(ServiceKey, String)>, Error> {
+    ) -> (Vec<(ServiceKey, String)>, Option<Error>) {
         let draining = draining(state);
         let names: BTreeSet<&String> = draining.iter().map(|(_, name)| name).collect();
         self.draining.retain(|name, _| names.contains(name));
         if draining.is_empty() {
-            return Ok(Vec::new());
+            return (Vec::new(), None);
         }
-        let busy = self.driver.busy().await?;
+        let (busy, trouble) = match self.driver.busy().await {
+            Ok(busy) => (Some(busy), None),
+            Err(error) => (None, Some(error)),
+        };
         let mut released = Vec::new();
         for (key, name) in draining {
             let since = self.draining.entry(name.clone()).or_insert(now);
@@ -115,12 +119,13 @@ impl GatewaysWorker {
             *since = now.min(*since);
             let since = *since;
             // A request may just have been given to it when it was taken out: not before a second look.
-            let idle = !busy.contains(&name) && now - since >= DRAIN_POLL;
+            let is_busy = busy.as_ref().is_none_or(|busy| busy.contains(&name));
+            let idle = !is_busy && now - since >= DRAIN_POLL;
             if idle || now - since >= self.settings.drain {
                 released.push((key, name));
             }
         }
-        Ok(released)
+        (released, trouble)
     }
 }
 
@@ -139,8 +144,10 @@ impl Worker for GatewaysWorker {
         let (kind, name) = &self.settings.configuration_name;
         let template = state.configuration_template(kind, name).cloned();
         let wanted = Configuration { template, ..configuration(state) };
-        let (applied, installed) = self.apply(&wanted, now).await?;
-        let released = self.released(state, now).await?;
+        let (mut applied, installed) = self.apply(&wanted, now).await?;
+        let (released, trouble) = self.released(state, now).await;
+        // What was applied is told all the same.
+        applied.troubles.extend(trouble.map(|error| error.to_string()));
         let mut turn = Turn::default();
         if self.draining.len() > released.len() {
             turn.look_again(DRAIN_POLL);

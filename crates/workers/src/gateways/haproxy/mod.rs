@@ -43,7 +43,7 @@ use model::Model;
 use process::Process;
 use program::Program;
 use render::{Base, Rendered};
-use socket::{MASTER, Sockets};
+use socket::{MASTER, Sockets, WORKER};
 use state::{Observed, Plan};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
@@ -54,7 +54,7 @@ use std::time::Duration;
 use time::OffsetDateTime;
 use tokio::sync::Mutex;
 use tokio::task::{JoinHandle, spawn_blocking};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 /// Names of targets by their lookup names: HAProxy only knows the latter.
 const NAMES_FILE: &str = "targets.json";
@@ -64,6 +64,8 @@ const HOSTS_FILE: &str = "hosts.json";
 const CHECKED_FILE: &str = "haproxy.cfg.checked";
 /// How long a reload may take before it is asked for again: a master that is not done with the one before misses it.
 const RELOAD_AGAIN: Duration = Duration::from_secs(2);
+/// How long a worker that was replaced may take to say what it carries.
+const OLD_WORKER_TIMEOUT: Duration = Duration::from_secs(1);
 /// How often a starting or reloading HAProxy is asked whether it is there.
 const POLL: Duration = Duration::from_millis(10);
 
@@ -198,12 +200,12 @@ impl HaproxyDriver {
         self.process.stop().await
     }
 
-    /// What the worker holds; `None` when HAProxy does not run.
-    async fn observe(&self) -> Result<Option<Observed>, Error> {
+    /// What the worker holds, with the tables of `model`; `None` when HAProxy does not run.
+    async fn observe(&self, model: Option<&Model>) -> Result<Option<Observed>, Error> {
         if self.process.running().is_none() {
             return Ok(None);
         }
-        let answer = self.sockets.ask(socket::WORKER, state::QUESTION).await;
+        let answer = self.sockets.send(&state::question(model)).await;
         match answer {
             Ok(answer) => Observed::read(&answer).map(Some).ok_or_else(|| {
                 Error::Transient(
@@ -228,7 +230,7 @@ impl HaproxyDriver {
 
     /// How many lines about requests could not be taken, or not be read; as far as is known.
     async fn lost(&self) -> u64 {
-        let answer = self.sockets.ask(socket::WORKER, "show info").await.unwrap_or_default();
+        let answer = self.sockets.ask(WORKER, "show info").await.unwrap_or_default();
         let dropped = answer.lines().find_map(|line| line.strip_prefix("DroppedLogs: "));
         let dropped = dropped.and_then(|number| number.trim().parse::<u64>().ok());
         dropped.unwrap_or(0) + self.intake.unread()
@@ -237,7 +239,7 @@ impl HaproxyDriver {
     /// Brings the running worker to `model` through its socket. Says whether anything changed, or `None` when it did
     /// not work and a reload is due.
     async fn adjust(&self, model: &Model, observed: &Observed) -> Result<Option<bool>, Error> {
-        let plan = self.plan(model, observed).await?;
+        let plan = state::plan(model, observed);
         if plan.first().is_none() {
             return Ok(Some(false));
         }
@@ -245,25 +247,31 @@ impl HaproxyDriver {
             tracing::warn!(%error, "HAProxy took no commands, reloading it");
             return Ok(None);
         }
-        let Some(now) = self.observe().await? else { return Ok(None) };
-        if let Some(step) = self.plan(model, &now).await?.first() {
+        let Some(now) = self.observe(Some(model)).await? else { return Ok(None) };
+        if let Some(step) = state::plan(model, &now).first() {
             tracing::warn!(step, "HAProxy did not do as told, reloading it");
             return Ok(None);
         }
         Ok(Some(true))
     }
 
-    async fn plan(&self, model: &Model, observed: &Observed) -> Result<Plan, Error> {
-        let tables = self.sockets.send(&state::tables_question(model)).await.map_err(|error| {
-            Error::Transient(format!("HAProxy's runtime socket does not answer: {error}"))
-        })?;
-        Ok(state::plan(model, observed, &tables))
-    }
-
     async fn carry_out(&self, plan: &Plan) -> std::io::Result<()> {
-        self.sockets.send(&plan.gain).await?;
-        for table in &plan.tables {
-            self.sockets.replace_map(&table.file, &table.lines()).await?;
+        let prepare = plan.tables.iter().map(|table| format!("prepare map {}", table.file));
+        let gain: Vec<String> = plan.gain.iter().cloned().chain(prepare).collect();
+        let answer = self.sockets.send(&gain).await?;
+        let refused = |answer: &str| {
+            std::io::Error::other(format!("HAProxy does not replace a table: {}", answer.trim()))
+        };
+        let versions = socket::prepared(&answer);
+        if versions.len() != plan.tables.len() {
+            return Err(refused(&answer));
+        }
+        let tables = plan.tables.iter().zip(versions);
+        let replace = tables
+            .flat_map(|(table, version)| socket::replacement(&table.file, version, &table.lines()));
+        let answer = self.sockets.send(&replace.collect::<Vec<_>>()).await?;
+        if !answer.is_empty() {
+            return Err(refused(&answer));
         }
         self.sockets.send(&plan.lose).await?;
         Ok(())
@@ -281,7 +289,7 @@ impl HaproxyDriver {
         let deadline = Instant::now() + self.settings.start_timeout;
         let mut again = Instant::now() + RELOAD_AGAIN;
         loop {
-            let now = self.observe().await.unwrap_or_default();
+            let now = self.observe(None).await.unwrap_or_default();
             let unchanged =
                 matches!((before, &now), (Some(before), Some(now)) if before.pid == now.pid);
             if unchanged && Instant::now() > again {
@@ -349,7 +357,10 @@ impl HaproxyDriver {
         self.remember(state, &configuration);
         let adjusted = match observed {
             Some(observed) if observed.structure == new.structure => {
-                self.adjust(&model, observed).await?
+                // An HAProxy of an earlier life was not asked for its tables yet.
+                let asked =
+                    if state.model.is_some() { None } else { self.observe(Some(&model)).await? };
+                self.adjust(&model, asked.as_ref().unwrap_or(observed)).await?
             }
             _ => None,
         };
@@ -424,7 +435,11 @@ impl HaproxyDriver {
 
     /// Servers of all workers, the current and those that finish what they carry, that have requests or may get one: a
     /// worker that was replaced answers one more on each connection that a client keeps, by what it knew.
-    async fn carrying(&self, current: &Observed) -> Result<BTreeSet<(String, String)>, Error> {
+    async fn carrying(
+        &self,
+        current: &Observed,
+        names: &BTreeMap<String, String>,
+    ) -> Result<BTreeSet<(String, String)>, Error> {
         let carries = |observed: &Observed| -> Vec<(String, String)> {
             let busy = observed.servers.iter().filter(|(_, server)| server.sessions > 0);
             busy.map(|(key, _)| key.clone()).collect()
@@ -439,9 +454,15 @@ impl HaproxyDriver {
             .take_while(|line| !line.starts_with('#'))
             .filter_map(|line| line.split_whitespace().next())
         {
-            // A worker that ended since then carries nothing; one that does not answer ends by `hard-stop-after`.
-            let answer =
-                self.sockets.ask(MASTER, &format!("@!{pid} show stat")).await.map_err(fail)?;
+            let question = format!("@!{pid} show stat");
+            let answer = timeout(OLD_WORKER_TIMEOUT, self.sockets.ask(MASTER, &question)).await;
+            let Ok(Ok(answer)) = answer else {
+                // It may carry anything; it ends by `hard-stop-after`, and nobody waits for it longer than drains take.
+                tracing::debug!(pid, "a worker of HAProxy that was replaced does not answer");
+                carrying.extend(names.keys().map(|lookup| (String::new(), lookup.clone())));
+                continue;
+            };
+            // One that ended since then carries nothing.
             let mut observed = Observed::default();
             observed.read_statistics_of(&answer);
             if observed.has_idle_clients() {
@@ -462,7 +483,7 @@ impl GatewayDriver for HaproxyDriver {
 
     async fn ping(&self) -> Result<(), Error> {
         let state = self.state.lock().await;
-        match (self.observe().await?, &state.model) {
+        match (self.observe(None).await?, &state.model) {
             (None, Some(_)) => {
                 Err(Error::Transient(format!("HAProxy does not run: {}", self.process.words())))
             }
@@ -473,7 +494,7 @@ impl GatewayDriver for HaproxyDriver {
 
     async fn apply(&self, configuration: &Configuration) -> Result<Applied, Error> {
         let mut state = self.state.lock().await;
-        let observed = self.observe().await?;
+        let observed = self.observe(state.model.as_ref()).await?;
         if observed.is_none() {
             // Else ports that a dying worker still holds would look like somebody else's.
             self.process.forget_predecessor().await?;
@@ -488,7 +509,7 @@ impl GatewayDriver for HaproxyDriver {
 
     async fn busy(&self) -> Result<BTreeSet<String>, Error> {
         let mut state = self.state.lock().await;
-        let Some(observed) = self.observe().await? else { return Ok(BTreeSet::new()) };
+        let Some(observed) = self.observe(None).await? else { return Ok(BTreeSet::new()) };
         let Some(model) = state.model.clone() else { return Ok(BTreeSet::new()) };
         let servers = || {
             model
@@ -500,7 +521,7 @@ impl GatewayDriver for HaproxyDriver {
             .filter(|(_, server)| !server.draining)
             .map(|(backend, server)| (backend.name.clone(), server.name.clone()))
             .collect();
-        let carrying = self.carrying(&observed).await?;
+        let carrying = self.carrying(&observed, &state.names).await?;
         let name = |lookup: &String| state.names.get(lookup).unwrap_or(lookup).clone();
         let busy = carrying.difference(&serving).map(|(_, lookup)| name(lookup)).collect();
         // What was removed and carries nothing any more goes for good; the rest waits for a later look.

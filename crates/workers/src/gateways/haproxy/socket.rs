@@ -12,8 +12,8 @@ use tokio::net::UnixStream;
 /// HAProxy reads a command line into one buffer of 16 KiB.
 const LINE_BYTES_MAX: usize = 8 * 1024;
 /// More than the statistics of twenty thousand servers.
-const ANSWER_BYTES_MAX: u64 = 16 * 1024 * 1024;
-/// For one line of commands. HAProxy answers in less than a millisecond.
+const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// For each part of an answer. HAProxy begins to answer in less than a millisecond.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Between attempts to reach a master, within the time-out.
@@ -38,9 +38,25 @@ impl Sockets {
 
     /// Sends one line of commands to `socket` and gives the whole answer.
     pub(super) async fn ask(&self, socket: &str, line: &str) -> std::io::Result<String> {
-        let exchange = async {
-            let path = format!("/proc/self/fd/{}/{socket}", self.directory.as_raw_fd());
-            let mut stream = loop {
+        let stream = self.connect(socket).await?;
+        exchange(stream, &format!("{line}\n")).await
+    }
+
+    /// Sends `commands` in order to the worker, over one connection, and gives what it said. A command may bring lines of
+    /// its own after `<<`, of which the last is empty.
+    pub(super) async fn send(&self, commands: &[String]) -> std::io::Result<String> {
+        if commands.is_empty() {
+            return Ok(String::new());
+        }
+        let stream = self.connect(WORKER).await?;
+        let answer = exchange(stream, &format!("prompt\n{}quit\n", lines(commands))).await?;
+        Ok(without_prompts(&answer))
+    }
+
+    async fn connect(&self, socket: &str) -> std::io::Result<UnixStream> {
+        let path = format!("/proc/self/fd/{}/{socket}", self.directory.as_raw_fd());
+        let connect = async {
+            loop {
                 match UnixStream::connect(&path).await {
                     // A master that is about to replace itself does not listen for a moment.
                     Err(error)
@@ -49,79 +65,94 @@ impl Sockets {
                     {
                         tokio::time::sleep(RETRY).await;
                     }
-                    stream => break stream?,
+                    stream => return stream,
                 }
-            };
-            stream.write_all(format!("{line}\n").as_bytes()).await?;
-            // The master's socket answers until the other side has said all.
-            stream.shutdown().await?;
-            let mut answer = Vec::new();
-            stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer).await?;
-            if answer.len() as u64 == ANSWER_BYTES_MAX {
-                return Err(std::io::Error::other("the answer is too large"));
             }
-            Ok(String::from_utf8_lossy(&answer).into_owned())
         };
-        match tokio::time::timeout(ANSWER_TIMEOUT, exchange).await {
-            Ok(answer) => answer,
-            Err(_) => Err(std::io::Error::new(
-                std::io::ErrorKind::TimedOut,
-                "HAProxy did not answer in time",
-            )),
-        }
-    }
-
-    /// Sends `commands` in order to the worker, in as few writes as HAProxy's buffer allows, and gives what it said.
-    pub(super) async fn send(&self, commands: &[String]) -> std::io::Result<String> {
-        let mut answers = String::new();
-        for line in lines(commands) {
-            answers.push_str(&self.ask(WORKER, &line).await?);
-        }
-        Ok(answers)
-    }
-
-    /// Replaces the map `file` of the worker in one step: requests see the old lines or the new ones.
-    pub(super) async fn replace_map(&self, file: &str, entries: &[String]) -> std::io::Result<()> {
-        let refused = |answer: &str| {
-            std::io::Error::other(format!("HAProxy does not replace the map {file}: {answer}"))
-        };
-        let answer = self.ask(WORKER, &format!("prepare map {file}")).await?;
-        let version = answer.trim().strip_prefix("New version created: ").map(str::parse::<u32>);
-        let Some(Ok(version)) = version else { return Err(refused(answer.trim())) };
-        let mut commands = Vec::new();
-        let add = format!("add map @{version} {file} <<\n");
-        for entry in entries {
-            if commands.last().is_none_or(|last: &String| last.len() + entry.len() > LINE_BYTES_MAX)
-            {
-                commands.push(add.clone());
-            }
-            let command = commands.last_mut().expect("one was just added when there was none");
-            command.push_str(entry);
-            command.push('\n');
-        }
-        commands.push(format!("commit map @{version} {file}"));
-        for command in commands {
-            let answer = self.ask(WORKER, &command).await?;
-            if !answer.trim().is_empty() {
-                return Err(refused(answer.trim()));
-            }
-        }
-        Ok(())
+        in_time(connect).await
     }
 }
 
-fn lines(commands: &[String]) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for command in commands {
-        match lines.last_mut() {
-            Some(line) if line.len() + command.len() < LINE_BYTES_MAX => {
-                line.push(';');
-                line.push_str(command);
+/// Sends `text` while it reads the answer, to the end of it.
+async fn exchange(mut stream: UnixStream, text: &str) -> std::io::Result<String> {
+    let (mut reader, mut writer) = stream.split();
+    let write = async {
+        writer.write_all(text.as_bytes()).await?;
+        // The master's socket answers until the other side has said all.
+        writer.shutdown().await
+    };
+    let read = async {
+        let mut answer = Vec::new();
+        while in_time(reader.read_buf(&mut answer)).await? > 0 {
+            if answer.len() > ANSWER_BYTES_MAX {
+                return Err(std::io::Error::other("the answer is too large"));
             }
-            _ => lines.push(command.clone()),
+        }
+        Ok(answer)
+    };
+    let ((), answer) = tokio::try_join!(write, read)?;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+async fn in_time<T>(step: impl Future<Output = std::io::Result<T>>) -> std::io::Result<T> {
+    tokio::time::timeout(ANSWER_TIMEOUT, step).await.unwrap_or_else(|_| {
+        Err(std::io::Error::new(std::io::ErrorKind::TimedOut, "HAProxy did not answer in time"))
+    })
+}
+
+/// What brings the map `file` to `entries` in one step, once `version` of it is prepared: requests see the old lines or
+/// the new ones. HAProxy has nothing to say to it.
+pub(super) fn replacement(file: &str, version: u32, entries: &[String]) -> Vec<String> {
+    let add = format!("add map @{version} {file} <<\n");
+    let mut commands: Vec<String> = Vec::new();
+    for entry in entries {
+        if commands.last().is_none_or(|last| last.len() + entry.len() > LINE_BYTES_MAX) {
+            commands.push(add.clone());
+        }
+        let command = commands.last_mut().expect("one was just added when there was none");
+        command.push_str(entry);
+        command.push('\n');
+    }
+    commands.push(format!("commit map @{version} {file}"));
+    commands
+}
+
+/// The versions in an answer to `prepare map` commands, in their order.
+pub(super) fn prepared(answer: &str) -> Vec<u32> {
+    let versions =
+        answer.lines().filter_map(|line| line.strip_prefix("New version created: ")?.parse().ok());
+    versions.collect()
+}
+
+/// An answer without what HAProxy says to ask for the next command (`> `) or line (`+ `).
+fn without_prompts(answer: &str) -> String {
+    let line = |line: &str| {
+        let text = line.trim_start_matches(['>', '+', ' ']);
+        if text.is_empty() { String::new() } else { format!("{text}\n") }
+    };
+    answer.lines().map(line).collect()
+}
+
+/// `commands` in as few lines as HAProxy's buffer allows.
+fn lines(commands: &[String]) -> String {
+    let (mut text, mut length) = (String::new(), 0);
+    for command in commands {
+        let joins = 0 < length && length + command.len() < LINE_BYTES_MAX;
+        if length > 0 {
+            text.push(if joins { ';' } else { '\n' });
+        }
+        length = if joins { length } else { 0 } + 1 + command.len();
+        text.push_str(command);
+        if command.ends_with('\n') {
+            // The end of the lines that belong to it.
+            text.push('\n');
+            length = 0;
         }
     }
-    lines
+    if length > 0 {
+        text.push('\n');
+    }
+    text
 }
 
 #[cfg(test)]
@@ -132,8 +163,31 @@ mod tests {
     fn commands_fill_lines_up_to_the_limit() {
         let commands: Vec<String> =
             (0..1000).map(|number| format!("set server b/{number:040} weight 1")).collect();
-        let lines = lines(&commands);
-        assert!(lines.iter().all(|line| line.len() <= LINE_BYTES_MAX));
-        assert_eq!(lines.join(";"), commands.join(";"));
+        let text = lines(&commands);
+        assert!(text.lines().all(|line| line.len() <= LINE_BYTES_MAX));
+        assert!(text.lines().count() < 10);
+        assert_eq!(text.replace('\n', ";"), format!("{};", commands.join(";")));
+    }
+
+    #[test]
+    fn lines_of_a_command_end_with_an_empty_one() {
+        let entries: Vec<String> = (0..3).map(|slot| format!("{slot} a")).collect();
+        let mut commands = vec!["show info".to_owned()];
+        commands.extend(replacement("m", 7, &entries));
+        commands.push("show stat".to_owned());
+        assert_eq!(
+            lines(&commands),
+            "show info;add map @7 m <<\n0 a\n1 a\n2 a\n\ncommit map @7 m;show stat\n"
+        );
+        let long = replacement("m", 7, &vec!["0123456789".repeat(100); 20]);
+        assert_eq!(long.len(), 4, "three commands that add, and one that commits");
+    }
+
+    #[test]
+    fn answers_are_read_without_prompts() {
+        let answer = "\n> New version created: 2\n\n> + + Unknown map identifier.\n\n> ";
+        let answer = without_prompts(answer);
+        assert_eq!(answer, "New version created: 2\nUnknown map identifier.\n");
+        assert_eq!(prepared(&answer), [2]);
     }
 }

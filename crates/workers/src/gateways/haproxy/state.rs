@@ -8,8 +8,13 @@ use super::slots::Table;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-/// What the driver asks to learn the state.
-pub(super) const QUESTION: &str = "show info;show servers state;show stat";
+/// What the driver asks to learn the state, that of the tables of `model` included.
+pub(super) fn question(model: Option<&Model>) -> Vec<String> {
+    let digests = model.into_iter().flat_map(Model::tables);
+    let digests = digests.map(|table| format!("get map {} digest", table.file));
+    let state = ["show info", "show servers state", "show stat"].map(str::to_owned);
+    state.into_iter().chain(digests).collect()
+}
 
 /// Frontends that lead to no gateway.
 const OWN_FRONTENDS: [&str; 2] = ["segue", "segue_health"];
@@ -30,6 +35,8 @@ pub(super) struct Observed {
     pub(super) servers: BTreeMap<(String, String), ObservedServer>,
     /// Connections of clients, those without a request among them.
     clients: u64,
+    /// Digests of the tables that were asked for.
+    tables: BTreeSet<String>,
 }
 
 /// A server of a running HAProxy.
@@ -54,7 +61,7 @@ impl ObservedServer {
 }
 
 impl Observed {
-    /// Reads the answer to [`QUESTION`]; `None` when it is no such answer.
+    /// Reads the answer to [`question`]; `None` when it is no such answer.
     pub(super) fn read(answer: &str) -> Option<Self> {
         let mut observed = Self::default();
         for line in answer.lines() {
@@ -62,6 +69,10 @@ impl Observed {
                 observed.pid = pid.trim().parse().ok()?;
             } else if let Some(description) = line.strip_prefix("description: ") {
                 description.trim().clone_into(&mut observed.structure);
+            } else if line.starts_with("type=") {
+                // An answer to `get map`: `type=str, case=sensitive, found=yes, idx=tree, key="digest", value="…", type="str"`.
+                let value = line.split("value=\"").nth(1).and_then(|rest| rest.split('"').next());
+                observed.tables.extend(value.map(str::to_owned));
             } else if line.contains(',') {
                 observed.read_statistics(line);
             } else if !line.starts_with('#') {
@@ -161,16 +172,12 @@ impl Plan {
     }
 }
 
-/// The question which tables of `model` are held; its answer is for [`plan`].
-pub(super) fn tables_question(model: &Model) -> Vec<String> {
-    model.tables().map(|table| format!("get map {} digest", table.file)).collect()
-}
-
 /// What brings servers and tables from `observed` to `model`, which has the same structure.
 ///
 /// What gains requests comes before what loses them: servers appear and weights rise first, then weights fall, and
 /// at last servers go. In no order of the other kind is there always one with weight.
-pub(super) fn plan(model: &Model, observed: &Observed, tables: &str) -> Plan {
+/// Tables that were not asked for are replaced.
+pub(super) fn plan(model: &Model, observed: &Observed) -> Plan {
     let (mut gain, mut lose, mut end) = (Vec::new(), Vec::new(), Vec::new());
     for backend in model.backends.iter().filter(|backend| backend.dynamic()) {
         for server in &backend.servers {
@@ -215,6 +222,6 @@ pub(super) fn plan(model: &Model, observed: &Observed, tables: &str) -> Plan {
         strangers.map(|((backend, name), _)| format!("set server {backend}/{name} state drain")),
     );
     lose.extend(end);
-    let differs = |table: &&Table| !tables.contains(&format!("value=\"{}\"", table.digest()));
+    let differs = |table: &&Table| !observed.tables.contains(&table.digest());
     Plan { gain, tables: model.tables().filter(differs).cloned().collect(), lose }
 }

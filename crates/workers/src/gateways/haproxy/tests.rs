@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 
 mod conditions;
 mod laws;
@@ -44,7 +45,7 @@ impl Stage {
     }
 
     async fn worker(&self) -> u32 {
-        self.driver.observe().await.unwrap().unwrap().pid
+        self.driver.observe(None).await.unwrap().unwrap().pid
     }
 
     /// The file, once it has followed.
@@ -93,6 +94,9 @@ async fn service(name: &'static str) -> u16 {
     port
 }
 
+/// Lets as many requests for `/held` be answered as it has permits; one test asks for them.
+static HELD: Semaphore = Semaphore::const_new(0);
+
 async fn answer(mut stream: TcpStream, name: &'static str) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     let (read, mut write) = stream.split();
@@ -103,6 +107,9 @@ async fn answer(mut stream: TcpStream, name: &'static str) -> std::io::Result<()
             request.push_str(&line);
             request.push('\n');
             continue;
+        }
+        if request.starts_with("GET /held") {
+            HELD.acquire().await.unwrap().forget();
         }
         if request.starts_with("GET /slow") {
             tokio::time::sleep(Duration::from_secs(2)).await;

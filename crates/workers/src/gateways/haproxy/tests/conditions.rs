@@ -3,7 +3,6 @@
 use super::*;
 use crate::gateways::Conditional;
 use segue_domain::artifact::Condition;
-use std::os::unix::fs::PermissionsExt;
 
 fn wish(path: &str, condition: &str, strength: u8, ways: &[(usize, u32)]) -> Conditional {
     let condition = Condition::parse(condition).unwrap_or_else(|_| Condition::raw(condition));
@@ -381,8 +380,12 @@ async fn what_is_fine_takes_one_check() {
     let (program, list) = (directory.path().join("spy"), directory.path().join("list"));
     let text =
         format!("#!/bin/sh\necho \"$*\" >> '{}'\nexec /usr/sbin/haproxy \"$@\"\n", list.display());
-    std::fs::write(&program, text).unwrap();
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    // Another process writes it: children of other tests may hold what this one has open, and what is open for writing
+    // cannot be started.
+    let source = directory.path().join("source");
+    std::fs::write(&source, text).unwrap();
+    let install = std::process::Command::new("install").arg(&source).arg(&program).status();
+    assert!(install.unwrap().success());
     let mut stage = Stage::new();
     stage.driver =
         HaproxyDriver::new(Settings { program, ..stage.driver.settings.clone() }).unwrap();

@@ -77,7 +77,7 @@ async fn requests_are_counted_for_everything_that_they_passed() {
     let worker = stage.worker().await;
     let server = tokio::time::timeout(Duration::from_secs(10), async {
         loop {
-            let servers = stage.driver.observe().await.unwrap().unwrap().servers;
+            let servers = stage.driver.observe(None).await.unwrap().unwrap().servers;
             let busy = servers.into_iter().find(|(_, server)| server.sessions > 0);
             if let Some(((_, name), _)) = busy {
                 return name;

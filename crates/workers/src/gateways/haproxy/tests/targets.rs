@@ -33,7 +33,7 @@ async fn a_target_is_busy_as_long_as_a_replaced_worker_may_choose_it() {
                 tokio::time::sleep(POLL).await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(15), idle).await.expect("nobody may choose it");
+        tokio::time::timeout(Duration::from_mins(1), idle).await.expect("nobody may choose it");
     }
 }
 
