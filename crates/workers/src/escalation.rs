@@ -48,7 +48,7 @@ impl EscalationWorker {
             let records = self.store.log().read(at, CHUNK_RECORDS)?;
             let Some(newest) = records.last().map(|record| record.position) else { break };
             for record in &records {
-                let event = EscalationEvent::of(record.position, &record.event.tags);
+                let event = EscalationEvent::of_record(record);
                 self.found.extend(event.map(|event| (record.position, event)));
             }
             at = newest;
@@ -67,7 +67,7 @@ impl EscalationWorker {
                 let records = self.store.query(&query, page, CHUNK_RECORDS as u64)?.records;
                 for record in &records {
                     let is_new = record.position > done && record.position <= complete;
-                    let event = EscalationEvent::of(record.position, &record.event.tags);
+                    let event = EscalationEvent::of_record(record);
                     if let Some(event) = event.filter(|_| is_new) {
                         self.found.insert(record.position, event);
                     }

@@ -3,9 +3,10 @@
 //! A verdict is an event and nothing else; what follows from it is the business of [`crate::escalation`]. Response times
 //! come from the log, whoever measured them.
 //!
-//! Where no requests come, a response time of 0 is told, which says nothing about how fast a cluster is. So without
-//! traffic only what checks added is taken back, and nothing of what was deployed.
+//! Where no requests come, a response time of 0 is told, which says nothing about how fast a cluster is: it is left out
+//! of the mean. So without traffic only what checks added is taken back, and nothing of what was deployed.
 
+mod added;
 #[cfg(test)]
 mod tests;
 
@@ -14,14 +15,12 @@ use crate::health;
 use crate::turn::{Turn, Worker};
 use async_trait::async_trait;
 use segue_domain::artifact::{Cluster, Deployment, GatewayName, Service, SlaCheck};
-use segue_domain::command::{Direction, EscalationEvent, Report, Verdict};
-use segue_domain::dsl;
-use segue_domain::event::{Bound, Position, Query, Tags, TimeRange};
+use segue_domain::command::{Direction, Report, Scaled, Verdict};
+use segue_domain::event::{Bound, Origin, Position, Provenance, Query, Record, Tags, TimeRange};
 use segue_domain::log::ReadError;
 use segue_domain::state::State;
 use segue_domain::store::Store;
 use serde_json::Value;
-use std::collections::BTreeMap;
 use time::{Duration, OffsetDateTime};
 
 /// What response times are tagged with: the interface's spelling, and the one of those who measured for the predecessor.
@@ -30,11 +29,13 @@ const RESPONSE_TIME: [&str; 2] = ["metrics:responseTime", "metrics:response-time
 /// Who gives verdicts, as records say it.
 const ACTOR: &str = "worker:sla";
 
-/// How many steps that were taken are looked at, newest first.
-const STEPS_MAX: u64 = 100;
-
 /// What is measured of a single route is tagged with.
 const ROUTES: &str = "routes";
+
+/// How many records are read at once.
+const PAGE_RECORDS: u64 = 100;
+/// How many such pages are looked at, newest first.
+const PAGES_MAX: u64 = 100;
 
 /// The worker that checks the SLAs of all clusters.
 pub struct SlaWorker {
@@ -72,11 +73,14 @@ impl Worker for SlaWorker {
                     deployment: &stored.artifact,
                     cluster: name,
                 };
-                let Some(direction) = subject.verdict(window).map_err(unread)? else { continue };
+                let Some((direction, undo)) = subject.verdict(window).map_err(unread)? else {
+                    continue;
+                };
                 let verdict = Verdict {
                     deployment: stored.artifact.name.clone(),
                     cluster: name.clone(),
                     direction,
+                    undo,
                 };
                 let mut turn = Turn {
                     reports: vec![Report::Verdict(verdict)],
@@ -135,6 +139,26 @@ impl Window {
     }
 }
 
+/// What is known of the response times of one gateway.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Found {
+    /// Nothing was measured.
+    Nothing,
+    /// Nothing but that no requests came.
+    Unused,
+    /// Their mean in milliseconds.
+    Mean(f64),
+}
+
+/// How often Segue told that nothing came.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Zeros {
+    /// Through a gateway as a whole.
+    whole: u64,
+    /// Through one of its routes.
+    of_routes: u64,
+}
+
 /// One cluster at one time.
 struct Subject<'a> {
     store: &'a Store,
@@ -145,96 +169,93 @@ struct Subject<'a> {
 }
 
 impl Subject<'_> {
-    fn verdict(&self, window: Window) -> Result<Option<Direction>, ReadError> {
+    /// Where to go, and what is to be undone for it where no requests come.
+    fn verdict(&self, window: Window) -> Result<Option<(Direction, Vec<Scaled>)>, ReadError> {
         if self.is_cooling(window)? {
             return Ok(None);
         }
-        let mut means = Vec::new();
-        let mut is_idle = true;
-        for gateway in self.gateways() {
-            let mean = self.mean(gateway, window.interval)?;
-            is_idle = is_idle && (mean.is_none() || self.is_idle(gateway, window.interval)?);
-            means.push(mean);
-        }
+        let found: Result<Vec<Found>, ReadError> =
+            self.gateways().map(|gateway| self.found(gateway, window.interval)).collect();
+        let found = found?;
+        let means = found.iter().map(|found| match found {
+            Found::Nothing => None,
+            Found::Unused => Some(0.0),
+            Found::Mean(mean) => Some(*mean),
+        });
+        let is_idle = !found.iter().any(|found| matches!(found, Found::Mean(_)));
         Ok(match window.judge(means) {
-            Some(Direction::Down) if is_idle && !self.has_grown()? => None,
-            verdict => verdict,
+            Some(Direction::Down) if is_idle => {
+                let added = self.added()?;
+                (!added.is_empty()).then_some((Direction::Down, added))
+            }
+            verdict => verdict.map(|direction| (direction, Vec::new())),
         })
     }
 
-    /// Whether no requests come to `gateway`, as far as we count them ourselves. What somebody else measured is a
-    /// measurement.
-    fn is_idle(&self, gateway: &str, interval: Duration) -> Result<bool, ReadError> {
-        let own = |tag: &str| {
-            let tags = vec![format!("gateways:{gateway}"), tag.to_owned()];
-            let page = self.store.query(&Query { tags, ..Query::default() }, 1, 1)?;
-            let newest = page.records.into_iter().next();
-            let own = newest.filter(|record| record.provenance.actor == health::ACTOR);
-            Ok::<_, ReadError>(own.map(|record| record.event.value.clone()))
-        };
-        let [interface, predecessor] = RESPONSE_TIME;
-        let tags = vec![format!("gateways:{gateway}"), predecessor.to_owned()];
-        let theirs = Query { tags, kind: None, time: self.last(interval) };
-        let theirs = self.store.query(&theirs, 1, 0)?.total;
-        Ok(theirs == 0
-            && own(interface)?.is_some()
-            && own("metrics:rate")?.is_some_and(|rate| rate == 0))
+    /// What the window says about `gateway`. Where we told of nothing but 0, but also of requests, they were that fast.
+    fn found(&self, gateway: &str, interval: Duration) -> Result<Found, ReadError> {
+        let zeros = self.zeros(gateway, interval)?;
+        Ok(match self.mean(gateway, interval, zeros)? {
+            Some(mean) => Found::Mean(mean),
+            None if zeros == Zeros::default() => Found::Nothing,
+            None if self.rate(gateway)?.is_some_and(|rate| rate != 0) => Found::Mean(0.0),
+            None => Found::Unused,
+        })
     }
 
-    /// Whether checks added more than they took back since somebody last said how much is to run, as far as the last of
-    /// what followed from them tells.
-    fn has_grown(&self) -> Result<bool, ReadError> {
-        let tags = vec![
-            format!("deployments:{}", self.deployment.name),
-            format!("clusters:{}", self.cluster),
-            "escalation:applied".to_owned(),
-        ];
-        let applied = self.store.query(&Query { tags, ..Query::default() }, 1, STEPS_MAX)?;
-        let mut grown = 0;
-        let mut scales = BTreeMap::new();
-        for record in &applied.records {
-            if !self.is_step_to(&mut scales, &record.event.value) {
+    /// How often we told that nothing came. What somebody else measured is a measurement.
+    fn zeros(&self, gateway: &str, interval: Duration) -> Result<Zeros, ReadError> {
+        let query = Query {
+            tags: vec![format!("gateways:{gateway}"), RESPONSE_TIME[0].to_owned()],
+            kind: Some("metrics".to_owned()),
+            time: self.last(interval),
+        };
+        let mut zeros = Zeros::default();
+        self.visit(&query, |record| {
+            if record.event.value == 0 && is_measured_by_us(record) {
+                let of_route = record.event.tags.contains(ROUTES);
+                *(if of_route { &mut zeros.of_routes } else { &mut zeros.whole }) += 1;
+            }
+            true
+        })?;
+        Ok(zeros)
+    }
+
+    /// The requests per second that we told last: after a clock was put back that is not what has the latest time.
+    fn rate(&self, gateway: &str) -> Result<Option<Value>, ReadError> {
+        let query = Query {
+            tags: vec![format!("gateways:{gateway}"), "metrics:rate".to_owned()],
+            kind: None,
+            time: TimeRange { from: None, ..self.last(Duration::ZERO) },
+        };
+        let page = self.store.query(&query, 1, PAGE_RECORDS)?;
+        let own = page
+            .records
+            .iter()
+            .filter(|record| is_measured_by_us(record) && !record.event.tags.contains(ROUTES));
+        let last = own.max_by_key(|record| record.position);
+        Ok(last.map(|record| record.event.value.clone()))
+    }
+
+    /// Shows what answers `query` to `visit`, newest first, for as long as it wants to see more and there are not too
+    /// many.
+    fn visit(
+        &self,
+        query: &Query,
+        mut visit: impl FnMut(&Record) -> bool,
+    ) -> Result<(), ReadError> {
+        for page in 1..=PAGES_MAX {
+            let found = self.store.query(query, page, PAGE_RECORDS)?;
+            let wants_more = found.records.iter().all(|record| visit(record));
+            if !wants_more || page * PAGE_RECORDS >= found.total {
                 break;
             }
-            let Some(cause) = record.provenance.cause else { break };
-            let before = Position(cause.0.saturating_sub(1));
-            let verdict = self.store.log().read(before, 1)?;
-            let own = verdict
-                .first()
-                .filter(|found| found.position == cause && found.provenance.actor == ACTOR);
-            let direction = own.and_then(|own| {
-                Some(EscalationEvent::of(own.position, &own.event.tags)?.direction)
-            });
-            grown += match direction {
-                Some(Direction::Up) => 1,
-                Some(Direction::Down) => -1,
-                // Somebody else's step: what is before it is theirs as well.
-                None => break,
-            };
         }
-        Ok(grown > 0)
+        Ok(())
     }
 
-    /// Whether an escalation led to `scales`, by cluster and service, which then become those before it; what is not among
-    /// them is as it is now. Where it did not, somebody else has changed them since.
-    fn is_step_to(&self, scales: &mut BTreeMap<(String, String), Value>, step: &Value) -> bool {
-        let changes = step["scaled"].as_array().into_iter().flatten().rev();
-        for change in changes {
-            let text = |member: &str| change[member].as_str().unwrap_or_default().to_owned();
-            let key = (text("cluster"), text("service"));
-            let scale = scales.entry(key).or_insert_with_key(|(cluster, service)| {
-                let service = self.deployment.service(cluster, service);
-                service.map(|service| dsl::write_inline_scale(&service.scale)).unwrap_or_default()
-            });
-            if *scale != change["to"] {
-                return false;
-            }
-            scale.clone_from(&change["from"]);
-        }
-        true
-    }
-
-    /// Whether an escalation of this cluster, of whomever, is too recent for another one.
+    /// Whether an escalation of this cluster, of whomever, is too recent for another one. One of ours that is yet to come
+    /// was told before the clock was put back.
     fn is_cooling(&self, window: Window) -> Result<bool, ReadError> {
         let time = self.last(window.interval.saturating_add(window.cooldown));
         for deployment in ["deployment", "deployments"] {
@@ -244,7 +265,19 @@ impl Subject<'_> {
                     format!("{deployment}:{}", self.deployment.name),
                     format!("{cluster}:{}", self.cluster),
                 ];
-                if self.store.query(&Query { tags, kind: None, time }, 1, 0)?.total > 0 {
+                let mut query = Query { tags, kind: None, time };
+                if self.store.query(&query, 1, 0)?.total > 0 {
+                    return Ok(true);
+                }
+                let later = Bound { at: self.now, inclusive: false };
+                query.time = TimeRange { from: Some(later), to: None };
+                let mut is_told = false;
+                self.visit(&query, |record| {
+                    let Provenance { origin, actor, .. } = &record.provenance;
+                    is_told = *origin == Origin::Service && actor == ACTOR;
+                    !is_told
+                })?;
+                if is_told {
                     return Ok(true);
                 }
             }
@@ -263,8 +296,13 @@ impl Subject<'_> {
         })
     }
 
-    /// The mean of what was measured at `gateway`; none when nothing was.
-    fn mean(&self, gateway: &str, interval: Duration) -> Result<Option<f64>, ReadError> {
+    /// The mean of what was measured at `gateway`, without `zeros`; none when nothing was.
+    fn mean(
+        &self,
+        gateway: &str,
+        interval: Duration,
+        zeros: Zeros,
+    ) -> Result<Option<f64>, ReadError> {
         let time = self.last(interval);
         let numbers = |tags: &[&str]| {
             let tags = tags.iter().map(|tag| (*tag).to_owned());
@@ -283,8 +321,8 @@ impl Subject<'_> {
         };
         let ((all, sum), (of_routes, sum_of_routes)) = (measured(&[])?, measured(&[ROUTES])?);
         // A route without traffic takes no time, which says nothing about the others.
-        let (count, sum) = match all - of_routes {
-            0 => (all, sum),
+        let (count, sum) = match all.saturating_sub(of_routes + zeros.whole) {
+            0 => (of_routes.saturating_sub(zeros.of_routes), sum_of_routes),
             whole => (whole, sum - sum_of_routes),
         };
         #[expect(clippy::cast_precision_loss, reason = "a count beyond 2^53 does not occur")]
@@ -313,4 +351,9 @@ impl Subject<'_> {
         let bound = |at| Bound { at, inclusive: true };
         TimeRange { from: from.map(bound), to: Some(bound(self.now)) }
     }
+}
+
+/// Whether `record` is one of the health worker, and nobody's who only says so.
+fn is_measured_by_us(record: &Record) -> bool {
+    record.provenance.origin == Origin::Service && record.provenance.actor == health::ACTOR
 }

@@ -7,7 +7,8 @@ use super::world::OVERTAKEN;
 use segue_domain::artifact::{
     Escalation, EscalationReference, Scale, ScaleStep, Service, Sla, SlaCheck,
 };
-use segue_domain::event::{Fact, Position};
+use segue_domain::command::Scaled;
+use segue_domain::event::{Fact, Origin, Position};
 use segue_domain::state::State;
 use std::collections::BTreeMap;
 use time::{Duration, OffsetDateTime};
@@ -32,6 +33,8 @@ struct Alarm {
     deployment: Option<String>,
     cluster: Option<String>,
     is_up: bool,
+    /// What it asks to undo, when the service itself asks.
+    undo: Vec<Scaled>,
 }
 
 struct Measured {
@@ -39,6 +42,8 @@ struct Measured {
     at: OffsetDateTime,
     milliseconds: f64,
     of_route: bool,
+    /// Whether it only says that no requests came.
+    is_idle: bool,
 }
 
 /// A service whose scale changed.
@@ -75,6 +80,11 @@ impl Alarms {
             deployment: named(["deployment", "deployments"]),
             cluster: named(["cluster", "clusters"]),
             is_up: tags.contains("sla:escalate"),
+            undo: if record.provenance.origin == Origin::Service {
+                Scaled::all(&record.event.value["undo"])
+            } else {
+                Vec::new()
+            },
         };
         if alarm.is_up || tags.contains("sla:deescalate") {
             self.asked.push(alarm.clone());
@@ -88,7 +98,8 @@ impl Alarms {
             let gateway = tags.as_slice().iter().find_map(|tag| tag.strip_prefix("gateways:"));
             let (position, at) = (record.position, record.event.timestamp);
             let of_route = tags.contains("routes");
-            let measured = Measured { position, at, milliseconds, of_route };
+            let is_idle = milliseconds == 0.0 && record.provenance.actor == "worker:health";
+            let measured = Measured { position, at, milliseconds, of_route, is_idle };
             self.measured.entry(gateway.unwrap_or_default().to_owned()).or_default().push(measured);
         }
         Ok(())
@@ -168,14 +179,17 @@ impl Alarms {
         let sla = next.sla(read.old);
         let steps = sla.map(|sla| steps(&sla.escalations)).unwrap_or_default();
         let is_group = sla.is_some_and(|sla| has_to_all(&sla.escalations));
-        ensure(is_group || changes.len() < 2, || words("does more than one step"))?;
+        ensure(is_group || !next.undo.is_empty() || changes.len() < 2, || {
+            words("does more than one step")
+        })?;
         for change in &changes {
-            ensure(next.explains(change, &steps, is_group), || {
+            ensure(next.undoes(change) || next.explains(change, &steps, is_group), || {
                 words(&format!("scales '{}' past the bounds of its steps", change.cluster))
             })?;
             tally.count("scale by an alarm");
         }
-        let possible = steps.iter().any(|step| next.is_possible(step, read.old));
+        let possible =
+            next.undo.is_empty() && steps.iter().any(|step| next.is_possible(step, read.old));
         ensure(is_applied || !possible, || words("does nothing though it could"))?;
         tally.count(if is_applied { "alarm acted on" } else { "alarm ignored" });
         self.done += 1;
@@ -183,11 +197,16 @@ impl Alarms {
     }
 }
 
-/// The mean of what was measured: of the whole gateway, and only where there is none, of its routes.
+/// The mean of what was measured: of the whole gateway, and only where there is none, of its routes. That no requests
+/// came counts only where there is nothing else.
 fn mean(measured: &[&Measured]) -> Option<f64> {
+    if !measured.is_empty() && measured.iter().all(|one| one.is_idle) {
+        return Some(0.0);
+    }
+    let measured = measured.iter().filter(|one| !one.is_idle);
     let whole: Vec<f64> =
-        measured.iter().filter(|one| !one.of_route).map(|one| one.milliseconds).collect();
-    let all: Vec<f64> = measured.iter().map(|one| one.milliseconds).collect();
+        measured.clone().filter(|one| !one.of_route).map(|one| one.milliseconds).collect();
+    let all: Vec<f64> = measured.map(|one| one.milliseconds).collect();
     let counted = if whole.is_empty() { all } else { whole };
     #[expect(clippy::cast_precision_loss, reason = "they are few")]
     let count = counted.len() as f64;
@@ -210,6 +229,14 @@ impl Alarm {
             Escalation::ToAll(_) | Escalation::ToOne(_) | Escalation::Other { .. } => None,
         }
         .or(self.cluster.as_ref())
+    }
+
+    /// Whether it asks for `change`, by which what was added is taken back.
+    fn undoes(&self, Change { deployment, cluster, from, to }: &Change) -> bool {
+        let mut own = self.undo.iter().filter(|undo| undo.cluster == *cluster);
+        self.deployment.as_ref() == Some(deployment)
+            && own.clone().any(|undo| undo.to == *from)
+            && own.any(|undo| undo.from == *to)
     }
 
     /// Whether one of `steps`, or in a group several of them, come to `change`.

@@ -161,10 +161,7 @@ async fn newest(request: &Request, alternatives: Vec<Vec<String>>, wanted: &Want
         if recent.is_some() || !measured.is_some_and(|subject| subject.exists(&state)) {
             return Ok(recent);
         }
-        let stands = |record: &Record| {
-            let Provenance { actor, origin, .. } = &record.provenance;
-            *origin == Origin::Service && actor == health::ACTOR && counts(record)
-        };
+        let stands = |record: &Record| is_measured_by_us(record) && counts(record);
         newest_of(&store, &alternatives, TimeRange { from: None, to: bound(now) }, stands)
     });
     let found: Result<_, ReadError> =
@@ -190,7 +187,8 @@ fn newest_of(
     Ok(found?.into_iter().flatten().max_by_key(|record| (record.event.timestamp, record.position)))
 }
 
-/// The newest match that counts. Of very many that do not, no more than a few pages are looked at.
+/// The newest match that counts. Of very many that do not, no more than a few pages are looked at. Of what Segue measured
+/// itself the last that it told is the newest, whatever times it has: the clock may have been put back.
 fn first(
     store: &Store,
     query: &Query,
@@ -199,12 +197,22 @@ fn first(
     for page in 1..=PAGES_MAX {
         let found = store.query(query, page, PAGE)?;
         let last = page * PAGE >= found.total;
-        if let Some(record) = found.records.into_iter().find(|record| counts(record)) {
-            return Ok(Some(record));
+        let mut counting = found.records.into_iter().filter(|record| counts(record));
+        if let Some(newest) = counting.next() {
+            if !is_measured_by_us(&newest) {
+                return Ok(Some(newest));
+            }
+            let own = counting.filter(|record| is_measured_by_us(record));
+            return Ok(own.chain([newest]).max_by_key(|record| record.position));
         }
         if last {
             break;
         }
     }
     Ok(None)
+}
+
+fn is_measured_by_us(record: &Record) -> bool {
+    let Provenance { actor, origin, .. } = &record.provenance;
+    *origin == Origin::Service && actor == health::ACTOR
 }

@@ -6,7 +6,7 @@ use super::archive::{blank, notice, with_fact};
 use super::{Context, deploy, foresee};
 use crate::artifact::{Amount, Cpu, Escalation, EscalationReference, Memory, Scale, ScaleStep};
 use crate::dsl;
-use crate::event::{Event, Fact, Position, Tags};
+use crate::event::{Event, Fact, Origin, Position, Record, Tags};
 use crate::state::State;
 use serde_json::{Value, json};
 
@@ -33,6 +33,21 @@ pub struct Verdict {
     pub cluster: String,
     /// Where to go.
     pub direction: Direction,
+    /// What is to be undone, instead of a step down; none for such a step.
+    pub undo: Vec<Scaled>,
+}
+
+/// A change of how much of a service is wanted, as an escalation makes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scaled {
+    /// The cluster.
+    pub cluster: String,
+    /// The breed's name.
+    pub service: String,
+    /// How much was wanted before.
+    pub from: Scale,
+    /// How much was wanted then.
+    pub to: Scale,
 }
 
 /// An event that asks for escalation, of the service itself or of anybody else.
@@ -46,9 +61,21 @@ pub struct EscalationEvent {
     pub cluster: Option<String>,
     /// Where to go.
     pub direction: Direction,
+    /// What is to be undone, instead of a step of the cluster's escalations. Only the service itself asks for that.
+    pub undo: Vec<Scaled>,
 }
 
 impl EscalationEvent {
+    /// What `record` asks for; `None` when it asks for nothing.
+    pub fn of_record(record: &Record) -> Option<Self> {
+        let event = Self::of(record.position, &record.event.tags)?;
+        let asked = match record.provenance.origin {
+            Origin::Service => Scaled::all(&record.event.value["undo"]),
+            Origin::External => Vec::new(),
+        };
+        Some(Self { undo: asked, ..event })
+    }
+
     /// What the event with `tags` at `position` asks for; `None` when it asks for nothing. One with both verdicts
     /// escalates.
     pub fn of(position: Position, tags: &Tags) -> Option<Self> {
@@ -68,6 +95,41 @@ impl EscalationEvent {
             deployment: named(["deployment", "deployments"]),
             cluster: named(["cluster", "clusters"]),
             direction,
+            undo: Vec::new(),
+        })
+    }
+}
+
+impl Scaled {
+    /// The changes of a list, as events have it; those that cannot be read are left out.
+    pub fn all(list: &Value) -> Vec<Self> {
+        list.as_array().into_iter().flatten().filter_map(Self::read).collect()
+    }
+
+    fn read(value: &Value) -> Option<Self> {
+        let text = |member: &str| value[member].as_str().map(str::to_owned);
+        let scale = |member: &str| {
+            let scale = &value[member];
+            Some(Scale {
+                cpu: scale["cpu"].as_f64()?.to_string().parse().ok()?,
+                memory: scale["memory"].as_str()?.parse().ok()?,
+                instances: u32::try_from(scale["instances"].as_u64()?).ok()?,
+            })
+        };
+        Some(Self {
+            cluster: text("cluster")?,
+            service: text("service")?,
+            from: scale("from")?,
+            to: scale("to")?,
+        })
+    }
+
+    fn write(&self) -> Value {
+        json!({
+            "cluster": self.cluster,
+            "service": self.service,
+            "from": dsl::write_inline_scale(&self.from),
+            "to": dsl::write_inline_scale(&self.to),
         })
     }
 }
@@ -84,7 +146,7 @@ impl Direction {
 
 /// The event that says what the check of an SLA came to, as long as the cluster has one.
 pub(super) fn verdict(state: &State, verdict: &Verdict, context: &Context) -> Vec<Event> {
-    let Verdict { deployment, cluster, direction } = verdict;
+    let Verdict { deployment, cluster, direction, undo } = verdict;
     let found = state.deployment(deployment).and_then(|found| found.clusters.get(cluster));
     if found.is_none_or(|cluster| cluster.sla.is_none()) {
         return Vec::new();
@@ -97,7 +159,9 @@ pub(super) fn verdict(state: &State, verdict: &Verdict, context: &Context) -> Ve
         format!("deployments:{deployment}"),
         format!("clusters:{cluster}"),
     ];
-    vec![notice(&tags.each_ref().map(String::as_str), blank(), context)]
+    let undo: Vec<Value> = undo.iter().map(Scaled::write).collect();
+    let value = if undo.is_empty() { blank() } else { json!({ "undo": undo }) };
+    vec![notice(&tags.each_ref().map(String::as_str), value, context)]
 }
 
 /// Acts on an escalation event, unless that was done: new scales, and one event that says what became of it.
@@ -150,11 +214,29 @@ impl<'a> Run<'a> {
         let found = deployment.clusters.get(cluster);
         let found = found.ok_or_else(|| format!("there is no cluster '{cluster}'"))?;
         let sla = found.sla.as_ref().ok_or_else(|| format!("cluster '{cluster}' has no SLA"))?;
+        if !event.undo.is_empty() {
+            return self.undo(name, &event.undo);
+        }
         let escalations = sla.sla.escalations.clone();
         if self.first_of(&escalations, (name, cluster)) {
             return Ok(());
         }
         Err("no escalation changes anything within its bounds".to_owned())
+    }
+
+    /// Undoes `steps`, the last one first, as far as nobody else changed since what they led to.
+    fn undo(&mut self, deployment: &str, steps: &[Scaled]) -> Result<(), String> {
+        for Scaled { cluster, service, from, to } in steps.iter().rev() {
+            let found = self.state.deployment(deployment);
+            let found = found.and_then(|found| found.service(cluster, service));
+            if found.is_some_and(|found| !found.is_undeploying() && found.scale == *to) {
+                self.scale((deployment, cluster, service), *to, *from);
+            }
+        }
+        if self.scaled.is_empty() {
+            return Err("what was added is no longer there".to_owned());
+        }
+        Ok(())
     }
 
     /// Whether a member changed something; the ones after it are left alone.
@@ -196,20 +278,21 @@ impl<'a> Run<'a> {
         };
         let (breed, before) = (service.breed.name.clone(), service.scale);
         let Some(scale) = stepped(before, step, self.direction) else { return false };
-        let key = (deployment, target, breed.as_str());
-        let Ok(events) = deploy::scale(&self.state, key, scale, None, self.context) else {
+        self.scale((deployment, target, &breed), before, scale)
+    }
+
+    /// Brings a service from one scale to another. Whether it did.
+    fn scale(&mut self, key: (&str, &str, &str), from: Scale, to: Scale) -> bool {
+        let Ok(events) = deploy::scale(&self.state, key, to, None, self.context) else {
             return false;
         };
         for event in events {
             foresee(&mut self.state, &event, self.context);
             self.events.push(event);
         }
-        self.scaled.push(json!({
-            "cluster": target,
-            "service": breed,
-            "from": dsl::write_inline_scale(&before),
-            "to": dsl::write_inline_scale(&scale),
-        }));
+        let (_, cluster, service) = key;
+        let (cluster, service) = (cluster.to_owned(), service.to_owned());
+        self.scaled.push(Scaled { cluster, service, from, to }.write());
         true
     }
 }

@@ -19,7 +19,7 @@ mod statics;
 mod undeploy;
 
 pub use archive::ServiceKey;
-pub use escalate::{DEESCALATE, Direction, ESCALATE, EscalationEvent, Verdict};
+pub use escalate::{DEESCALATE, Direction, ESCALATE, EscalationEvent, Scaled, Verdict};
 pub use measure::{Measure, Measurement, Subject};
 pub use report::{Report, Routed, ServiceReport};
 

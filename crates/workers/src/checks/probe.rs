@@ -1,7 +1,7 @@
 //! One check: a connection, or a request and the first line of its answer.
 
 use super::{Check, Protocol};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
 /// How much of an answer is looked at: enough for its first line.
@@ -35,8 +35,13 @@ async fn ask(stream: &mut TcpStream, check: &Check, path: &str) -> std::io::Resu
     );
     stream.write_all(request.as_bytes()).await?;
     let mut answer = Vec::new();
-    stream.take(ANSWER_BYTES).read_to_end(&mut answer).await?;
-    Ok(String::from_utf8_lossy(&answer).into_owned())
+    // Whoever keeps the connection open says no more after a short answer.
+    let read = BufReader::new(stream.take(ANSWER_BYTES)).read_until(b'\n', &mut answer).await;
+    match read {
+        // Whoever breaks the connection after the first line has answered.
+        Err(error) if !answer.ends_with(b"\n") => Err(error),
+        _ => Ok(String::from_utf8_lossy(&answer).into_owned()),
+    }
 }
 
 /// An answer is good with a status from 200 to 399.

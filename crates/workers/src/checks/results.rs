@@ -67,6 +67,17 @@ impl Results {
         self.tell_failing(&found);
     }
 
+    /// These instances do not run: what was found of them says nothing about them once they run again.
+    pub fn forget(&self, instances: &BTreeSet<&str>) {
+        if instances.is_empty() {
+            return;
+        }
+        let mut all = self.found();
+        let own = all.iter_mut().filter(|(check, _)| instances.contains(check.instance.as_str()));
+        own.for_each(|(_, found)| *found = Found::default());
+        self.tell_failing(&all);
+    }
+
     /// A check passed, or failed with these words.
     pub fn note(&self, check: &Check, outcome: Result<(), String>) {
         let mut all = self.found();

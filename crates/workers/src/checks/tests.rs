@@ -38,6 +38,34 @@ fn check_of(
     Check::of(deployment, instance, &check).unwrap()
 }
 
+/// Answers one request with `answer`, and then keeps the connection, or breaks it.
+async fn answering(answer: &'static str, kept: bool) -> u16 {
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        // What is not read when it closes breaks the connection.
+        let _ = stream.read(&mut [0; 4]).await;
+        let _ = stream.write_all(answer.as_bytes()).await;
+        if kept {
+            std::future::pending::<()>().await;
+        }
+    });
+    port
+}
+
+#[tokio::test]
+async fn the_first_line_of_an_answer_is_enough() {
+    let whole = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+    for kept in [true, false] {
+        let port = answering(whole, kept).await;
+        assert_eq!(probe::probe(&check(port, "/", "HTTP", 1)).await, Ok(()), "{kept}");
+    }
+    let port = answering("HTTP/1.1 200 OK", true).await;
+    let late = probe::probe(&check(port, "/", "HTTP", 1)).await;
+    assert_eq!(late, Err("no answer within 1 s".to_owned()));
+}
+
 /// Answers every request for `/good` with 200, and others with 500.
 async fn service() -> u16 {
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
@@ -99,6 +127,10 @@ fn an_instance_fails_after_so_many_failures_in_a_row() {
     }
     failing(true);
     assert_eq!(results.obstacle("one", 2), None);
+    // Whoever ended has to pass anew.
+    results.forget(&BTreeSet::from(["one"]));
+    failing(false);
+    assert_eq!(results.obstacle("one", 2).as_deref(), Some("did not pass its health check yet"));
     results.expect(&[two]);
     failing(false);
     // What is not known yet has not passed.

@@ -218,9 +218,12 @@ impl Worker for DeploymentWorker {
 }
 
 /// An instance that runs and does not serve yet is only starting while it did not pass its checks. One that serves goes
-/// on, whatever they find. Whether there was one to hold back.
+/// on, whatever they find; one that ended has to pass anew when it was started again in its place. Whether there was one
+/// to hold back.
 fn hold_back(state: &State, deployment: &str, checks: &Results, observed: &mut [Seen]) -> bool {
     let Some(deployment) = state.deployment(deployment) else { return false };
+    let down = observed.iter().filter(|(_, instance)| instance.condition != Condition::Running);
+    checks.forget(&down.map(|(_, instance)| instance.name.as_str()).collect());
     let mut held_back = false;
     for (_, instance) in observed {
         let Owner { cluster, service, .. } = &instance.owner;

@@ -220,6 +220,33 @@ fn of_too_many_instances_those_that_run_stay() {
     assert_eq!(world.instances(), BTreeSet::from([newest]));
 }
 
+#[test]
+fn an_instance_that_was_started_again_in_its_place_passes_its_checks_anew() {
+    let results = Arc::new(Results::default());
+    let World { store, containers, deployments, gateways } = World::new();
+    let deployments = deployments.held_back_by(Arc::clone(&results));
+    let mut world = World { store, containers, deployments, gateways };
+    world.deploy(
+        "clusters: {web: {services: [{breed: {name: 'web:1', deployable: {type: process, definition: a}, ports: {http: 8080/http}, health_checks: [{path: /, port: http, initial_delay: 1s, timeout: 1s, interval: 1s, failures: 1}]}, scale: {cpu: 1, memory: 1GB, instances: 1}}]}}",
+    );
+    world.phase_at(0);
+    let checks = crate::checks::checks(&world.store.state());
+    results.expect(&checks);
+    let pass = || results.note(&checks[0], Ok(()));
+    pass();
+    world.phase_at(1);
+    let name = checks[0].instance.clone();
+    assert!(targets(&world)[&name]);
+    assert!(world.containers.turn(&name, Condition::Restarting("it crashed".to_owned())));
+    world.phase_at(2);
+    assert!(world.containers.turn(&name, Condition::Running));
+    world.phase_at(3);
+    assert!(!targets(&world)[&name]);
+    pass();
+    world.phase_at(4);
+    assert!(targets(&world)[&name]);
+}
+
 /// Two instances of `command`, which run after `delay` seconds.
 fn two(command: &str, delay: u32) -> String {
     format!(

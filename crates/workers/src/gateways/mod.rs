@@ -34,7 +34,7 @@ pub trait GatewayDriver: Send + Sync {
     async fn busy(&self) -> Result<BTreeSet<String>, Error>;
 
     /// The requests that ended in the last whole seconds before `now`, as many as `window` has; those of the last
-    /// moments may not be known yet.
+    /// moments may not be known yet. It says how many of these seconds it counted.
     async fn traffic(&self, now: OffsetDateTime, window: Duration) -> Result<Traffic, Error>;
 
     /// Whether the proxy takes what `template` makes of what it serves now; a permanent error says why not.

@@ -35,8 +35,10 @@ pub struct Behaviour {
     pub ports_taken: BTreeSet<u16>,
     /// Targets that carry requests. Those that the applied configuration still serves are not told as busy.
     pub carrying: BTreeSet<String>,
-    /// The requests of every window.
+    /// The requests of every window; how many seconds were counted says the next one.
     pub traffic: Traffic,
+    /// How many seconds of a window are counted at most; `None` for all. Before anything was applied none is.
+    pub seconds_max: Option<u64>,
 }
 
 impl SimulatedGateways {
@@ -124,9 +126,12 @@ impl GatewayDriver for SimulatedGateways {
         Ok(state.behaviour.carrying.iter().filter(counts).cloned().collect())
     }
 
-    async fn traffic(&self, _: OffsetDateTime, _: Duration) -> Result<Traffic, Error> {
-        let Behaviour { error, traffic, .. } = self.state().behaviour.clone();
-        error.map_or(Ok(traffic), Err)
+    async fn traffic(&self, _: OffsetDateTime, window: Duration) -> Result<Traffic, Error> {
+        let state = self.state();
+        let Behaviour { error, traffic, seconds_max, .. } = state.behaviour.clone();
+        let counted = if state.applied.is_some() { window.as_secs() } else { 0 };
+        let seconds = seconds_max.map_or(counted, |most| counted.min(most));
+        error.map_or(Ok(Traffic { seconds, ..traffic }), Err)
     }
 
     /// It generates nothing, so that any template will do.

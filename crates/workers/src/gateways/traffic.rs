@@ -32,6 +32,8 @@ impl Passage {
 pub struct Traffic {
     /// What was counted; where nothing was, there is no entry.
     pub counts: BTreeMap<Passage, Count>,
+    /// How many seconds of the window were counted: fewer than it has where counting began later, 0 where nobody counts.
+    pub seconds: u64,
     /// How many requests the proxy that runs now could not tell of, since it runs.
     pub lost: u64,
 }

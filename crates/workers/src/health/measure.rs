@@ -3,11 +3,12 @@
 use super::{Failing, Windows};
 use crate::gateways::{Count, Passage, Traffic};
 use segue_domain::artifact::{
-    Deployment, Gateway, GatewayName, Instance, Percentage, Route, RoutePath, Service,
+    Deployment, Gateway, GatewayName, Percentage, Route, RoutePath, Service,
 };
 use segue_domain::command::{Measure, ServiceKey, Subject};
 use segue_domain::state::State;
 use serde_json::{Value, json};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Values by what they are of.
@@ -47,9 +48,13 @@ pub(super) struct Scope<'a> {
     /// The requests of the window for metrics.
     pub(super) metrics: &'a Traffic,
     pub(super) failing: &'a Failing,
+    pub(super) behind: &'a Behind<'a>,
 }
 
-impl Scope<'_> {
+/// Names of the instances that requests to a gateway may come to, by its name, as far as they were looked for.
+pub(super) type Behind<'a> = RefCell<BTreeMap<&'a str, BTreeSet<&'a str>>>;
+
+impl<'a> Scope<'a> {
     /// Everything.
     pub(super) fn measure(self) -> Measured {
         let mut measured = Measured::new();
@@ -75,9 +80,9 @@ impl Scope<'_> {
         }
     }
 
-    fn gateway(self, gateway: &Gateway, measured: &mut Measured) {
+    fn gateway(self, gateway: &'a Gateway, measured: &mut Measured) {
         let name = &gateway.name;
-        let instances = self.behind_gateway(gateway, &mut BTreeSet::new());
+        let instances = self.behind_gateway(gateway);
         let subject = Subject::Gateway(name.clone());
         self.traffic(&subject, &Passage::gateway(name), &instances, measured);
         if let Some(count) = self.metrics.counts.get(&Passage::gateway(name)) {
@@ -85,41 +90,52 @@ impl Scope<'_> {
         }
         for path in gateway.routes.keys() {
             let path_text = path.as_str();
-            let instances = self.behind_route(path, &mut BTreeSet::from([name.as_str()]));
+            let instances = self.behind_route(path);
             let subject = Subject::Route { gateway: name.clone(), path: path_text.to_owned() };
             self.traffic(&subject, &Passage::route(name, path_text), &instances, measured);
         }
+    }
+
+    /// Whether there is something to tell: where nobody counts requests, not even that there are none.
+    fn tells_health(self) -> bool {
+        self.windows.health.is_some() && self.health.seconds > 0
+    }
+
+    fn tells_metrics(self) -> bool {
+        self.windows.metrics.is_some() && self.metrics.seconds > 0
     }
 
     fn traffic(
         self,
         subject: &Subject,
         passage: &Passage,
-        instances: &[&Instance],
+        instances: &BTreeSet<&str>,
         measured: &mut Measured,
     ) {
         let mut put = |measure, value| measured.insert((subject.clone(), measure), value);
-        if self.windows.health.is_some() {
+        if self.tells_health() {
             let requests = self.health.counts.get(passage).map_or(1.0, Count::health);
             put(Measure::Health, health(requests * self.passing(instances)));
         }
-        if let Some(window) = self.windows.metrics {
+        if self.tells_metrics() {
             let none = Count::default();
             let count = self.metrics.counts.get(passage).unwrap_or(&none);
-            put(RATE, two_decimals(per_second(count.requests, window.as_secs_f64())));
+            put(RATE, two_decimals(ratio(count.requests, self.metrics.seconds)));
             put(RESPONSE_TIME, two_decimals(count.times.mean_ms()));
         }
     }
 
     fn details(self, subject: &Subject, count: &Count, measured: &mut Measured) {
-        let Some(window) = self.windows.metrics else { return };
+        if !self.tells_metrics() {
+            return;
+        }
         let mut put =
             |measure, value| measured.insert((subject.clone(), measure), two_decimals(value));
         for (measure, percent) in PERCENTILES {
             put(measure, count.times.percentile_ms(percent));
         }
         for (measure, requests) in CLASSES.into_iter().zip(count.classes) {
-            put(measure, per_second(requests, window.as_secs_f64()));
+            put(measure, ratio(requests, self.metrics.seconds));
         }
     }
 
@@ -129,7 +145,7 @@ impl Scope<'_> {
             let subject = Subject::Deployment(name.clone());
             measured.insert((subject, Measure::Allocation), allocation(deployment));
         }
-        if self.windows.health.is_none() {
+        if !self.tells_health() {
             return;
         }
         let mut whole = 1.0;
@@ -167,62 +183,79 @@ impl Scope<'_> {
                 count.merge(more);
             }
         }
-        count.health() * self.passing(&running(service))
+        count.health() * self.passing(&running(service).collect())
     }
 
     /// The share of `instances` that do not fail their checks; all of none.
-    fn passing(self, instances: &[&Instance]) -> f64 {
-        if instances.is_empty() {
-            return 1.0;
-        }
-        let passing = instances.iter().filter(|instance| !self.failing.contains(&instance.name));
-        ratio(passing.count(), instances.len())
+    fn passing(self, instances: &BTreeSet<&str>) -> f64 {
+        let failing = instances.iter().filter(|name| self.failing.contains(**name)).count();
+        if failing == 0 { 1.0 } else { share(instances.len() - failing, instances.len()) }
     }
 
-    /// The instances that requests to `gateway` may come to; `above` are the gateways on the way here.
-    fn behind_gateway<'s>(
-        &'s self,
-        gateway: &'s Gateway,
-        above: &mut BTreeSet<&'s str>,
-    ) -> Vec<&'s Instance> {
-        if self.failing.is_empty() || !above.insert(&gateway.name) {
-            return Vec::new();
-        }
-        let used = |route: &Route| {
-            route.condition.is_some()
-                || route.weight.is_none_or(|weight| weight != Percentage::ZERO)
-        };
-        let routes = gateway.routes.iter().filter(|(_, route)| used(route));
-        let mut behind = Vec::new();
-        for (path, _) in routes {
-            behind.extend(self.behind_route(path, above));
-        }
-        above.remove(gateway.name.as_str());
-        behind
-    }
-
-    fn behind_route<'s>(
-        &'s self,
-        path: &'s RoutePath,
-        above: &mut BTreeSet<&'s str>,
-    ) -> Vec<&'s Instance> {
+    /// The instances that requests to `gateway` may come to, each once. Every gateway on the way is visited once.
+    fn behind_gateway(self, gateway: &'a Gateway) -> BTreeSet<&'a str> {
         // Where none fails, none has to be found.
-        if self.failing.is_empty() || path.external().is_some() {
-            return Vec::new();
+        if self.failing.is_empty() {
+            return BTreeSet::new();
         }
-        if let [deployment, cluster, breed, _] = path.segments()[..] {
-            let service =
-                self.state.deployment(deployment).and_then(|found| found.service(cluster, breed));
-            return service.map(running).unwrap_or_default();
+        if let Some(known) = self.behind.borrow().get(gateway.name.as_str()) {
+            return known.clone();
         }
-        let gateway = self.state.gateway(path.as_str());
-        gateway.map(|gateway| self.behind_gateway(gateway, above)).unwrap_or_default()
+        let mut instances = BTreeSet::new();
+        let mut visited = BTreeSet::from([gateway.name.as_str()]);
+        let mut waiting = vec![gateway];
+        while let Some(gateway) = waiting.pop() {
+            for path in used_routes(gateway) {
+                instances.extend(self.behind_service(path).into_iter().flatten());
+                let Some(inner) = self.inner(path) else { continue };
+                if !visited.insert(&inner.name) {
+                    continue;
+                }
+                match self.behind.borrow().get(inner.name.as_str()) {
+                    Some(known) => instances.extend(known),
+                    None => waiting.push(inner),
+                }
+            }
+        }
+        self.behind.borrow_mut().insert(&gateway.name, instances.clone());
+        instances
+    }
+
+    fn behind_route(self, path: &RoutePath) -> BTreeSet<&'a str> {
+        if self.failing.is_empty() {
+            return BTreeSet::new();
+        }
+        let gateway = self.inner(path).map(|gateway| self.behind_gateway(gateway));
+        let service = || self.behind_service(path).into_iter().flatten().collect();
+        gateway.unwrap_or_else(service)
+    }
+
+    /// The instances of the service that a route leads to.
+    fn behind_service(self, path: &RoutePath) -> Option<impl Iterator<Item = &'a str> + use<'a>> {
+        let [deployment, cluster, breed, _] = path.segments()[..] else { return None };
+        let deployment = self.state.deployment(deployment)?;
+        Some(running(deployment.service(cluster, breed)?))
+    }
+
+    /// The gateway that a route leads to.
+    fn inner(self, path: &RoutePath) -> Option<&'a Gateway> {
+        let leads_there = path.external().is_none() && path.segments().len() != 4;
+        if leads_there { self.state.gateway(path.as_str()) } else { None }
     }
 }
 
+/// The routes of `gateway` that requests may take.
+fn used_routes(gateway: &Gateway) -> impl Iterator<Item = &RoutePath> {
+    let used = |route: &Route| {
+        route.condition.is_some() || route.weight.is_none_or(|weight| weight != Percentage::ZERO)
+    };
+    gateway.routes.iter().filter(move |(_, route)| used(route)).map(|(path, _)| path)
+}
+
 /// The instances that take requests.
-fn running(service: &Service) -> Vec<&Instance> {
-    service.instances.iter().filter(|instance| instance.deployed).collect()
+fn running(service: &Service) -> impl Iterator<Item = &str> {
+    let running = service.instances.iter().filter(|instance| instance.deployed);
+    running.map(|instance| instance.name.as_str())
 }
 
 /// What all services of a deployment ask for together.
@@ -234,7 +267,7 @@ fn allocation(deployment: &Deployment) -> Value {
         megabytes += count * (service.scale.memory.centi_megabytes() / 100);
         instances += count;
     }
-    let cores = two_decimals(per_second(milli, 1000.0));
+    let cores = two_decimals(ratio(milli, 1000));
     json!({ "cpu": cores, "memory": megabytes, "instances": instances })
 }
 
@@ -261,11 +294,11 @@ fn number(value: f64) -> Value {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts stay far below 2^53")]
-fn per_second(count: u64, seconds: f64) -> f64 {
-    count as f64 / seconds.max(1.0)
+fn ratio(part: u64, whole: u64) -> f64 {
+    part as f64 / whole as f64
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts stay far below 2^53")]
-fn ratio(part: usize, whole: usize) -> f64 {
+fn share(part: usize, whole: usize) -> f64 {
     part as f64 / whole as f64
 }

@@ -2,7 +2,8 @@
 //! `allocation` (runtime, section 14).
 //!
 //! What is measured comes from the gateways' traffic and from the checks of instances. It looks every second, tells
-//! what cannot wait, and everything else once in a period; see [`board`].
+//! what cannot wait, and everything else once in a period; see [`board`]. While requests are not counted, not even that
+//! there are none is known, and what was told stands.
 
 mod board;
 mod measure;
@@ -14,7 +15,7 @@ use crate::gateways::{GatewayDriver, Traffic};
 use crate::turn::{Turn, Worker, is_same};
 use async_trait::async_trait;
 use board::{Board, Rhythm};
-use measure::{Measured, RATE, Scope};
+use measure::{Behind, Measured, RATE, Scope};
 use segue_domain::command::{Measure, Report, Subject};
 use segue_domain::event::{Origin, Query};
 use segue_domain::log::ReadError;
@@ -33,6 +34,9 @@ const PERIOD: Duration = Duration::from_secs(5);
 
 /// Requests that were lost are worth a word when they are more than one in so many.
 const LOST_SHARE: u64 = 100;
+
+/// A clock that is put back by more than this makes what was told later than what is told from now on.
+const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
 
 /// Who appends what was measured, as records say it.
 pub const ACTOR: &str = "worker:health";
@@ -58,8 +62,11 @@ pub struct HealthWorker {
     board: Board,
     /// The state that the board was made of.
     seen: Option<State>,
+    /// Whether requests were counted when the board was made.
+    counted: bool,
     /// Gateways that the board shows with traffic.
     busy: BTreeSet<String>,
+    looked_at: Option<OffsetDateTime>,
     told_at: Option<OffsetDateTime>,
     lost: u64,
 }
@@ -81,7 +88,9 @@ impl HealthWorker {
             failing,
             board: Board::new(rhythm),
             seen: None,
+            counted: false,
             busy: BTreeSet::new(),
+            looked_at: None,
             told_at: None,
             lost: 0,
         }
@@ -104,13 +113,17 @@ impl HealthWorker {
             .collect();
         let checks_changed = self.failing.has_changed().unwrap_or(false);
         let failing = self.failing.borrow_and_update().clone();
-        let unchanged = self.seen.as_ref().is_some_and(|seen| is_same(seen, state));
+        let counted = health.seconds > 0 || metrics.seconds > 0;
+        let unchanged =
+            counted == self.counted && self.seen.as_ref().is_some_and(|seen| is_same(seen, state));
+        let behind = Behind::default();
         let scope = Scope {
             state,
             windows: self.windows,
             health: &health,
             metrics: &metrics,
             failing: &failing,
+            behind: &behind,
         };
         if unchanged && !checks_changed {
             // Everything else stays as it is, of however many services.
@@ -123,9 +136,10 @@ impl HealthWorker {
         } else {
             let measured = scope.measure();
             let unread = |error: ReadError| Error::Transient(format!("the log: {error}"));
-            recall(&self.store, &mut self.board, &measured).map_err(unread)?;
+            recall(&self.store, &mut self.board, &measured, now).map_err(unread)?;
             self.board.replace(measured, watched(state));
             self.seen = Some(state.clone());
+            self.counted = counted;
         }
         self.busy = busy;
         Ok(())
@@ -158,7 +172,12 @@ impl HealthWorker {
 
 /// Gateways that the board does not know may have been busy before: in an earlier life of the service, or before they
 /// were deleted and stored again. What was told of that stands in the log, so that it has to be taken back.
-fn recall(store: &Store, board: &mut Board, measured: &Measured) -> Result<(), ReadError> {
+fn recall(
+    store: &Store,
+    board: &mut Board,
+    measured: &Measured,
+    now: OffsetDateTime,
+) -> Result<(), ReadError> {
     let rates = measured.keys().filter(|(_, measure)| *measure == RATE);
     for (subject, _) in rates {
         let Subject::Gateway(name) = subject else { continue };
@@ -174,7 +193,7 @@ fn recall(store: &Store, board: &mut Board, measured: &Measured) -> Result<(), R
             });
             if let Some(record) = own {
                 let key = (subject.clone(), measure);
-                board.recall(key, record.event.value.clone(), record.time);
+                board.recall(key, record.event.value.clone(), record.time.min(now));
             }
         }
     }
@@ -213,6 +232,11 @@ impl Worker for HealthWorker {
             return Ok(turn);
         }
         turn.look_again(LOOK);
+        if self.looked_at.is_some_and(|at| now + CLOCK_TOLERANCE < at) {
+            // What was told stands at times that are yet to come, so everything is told anew.
+            self.unrecorded();
+        }
+        self.looked_at = Some(now);
         self.look(state, now).await?;
         let period = self.board.period();
         // A look may come a little early.

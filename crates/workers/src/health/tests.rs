@@ -5,7 +5,7 @@ use crate::Settings;
 use crate::containers::SimulatedContainers;
 use crate::deployments::DeploymentWorker;
 use crate::gateways::simulated::SimulatedGateways;
-use crate::gateways::{Count, Passage, Request};
+use crate::gateways::{Configuration, Count, Passage, Request};
 use crate::routing::GatewaysWorker;
 use crate::turn;
 use futures::executor::block_on;
@@ -301,6 +301,7 @@ fn instances_that_fail_their_checks_count() {
 #[test]
 fn what_is_gone_is_told_no_more_and_circles_end() {
     let mut world = World::new(HEALTH);
+    block_on(world.gateways.apply(&Configuration::default())).unwrap();
     world.gateway("{name: a, port: 9001, routes: {b: {weight: 100%}}}");
     world.gateway("{name: b, port: 9002, routes: {a: {weight: 100%}}}");
     world.failing.send_replace(BTreeSet::from(["somebody".to_owned()]));
@@ -310,6 +311,75 @@ fn what_is_gone_is_told_no_more_and_circles_end() {
     world.execute(&Command::Delete { key });
     world.seen = world.store.log().last();
     assert_eq!(world.lines(300), ["a b health 1", "a health 1"]);
+}
+
+/// Whoever does not count has nothing to tell, and a part of a window is no whole one.
+#[test]
+fn nothing_is_told_of_requests_before_they_are_counted() {
+    let mut world = World::shop(BOTH);
+    let counted = |world: &World, seconds: u64| {
+        world.gateways.behave(|behaviour| behaviour.seconds_max = Some(seconds));
+    };
+    counted(&world, 0);
+    let allocation = "shop allocation {\"cpu\":2.5,\"memory\":3072,\"instances\":4}";
+    assert_eq!(world.lines(0), [allocation]);
+    assert_eq!(world.lines(5), [""; 0]);
+    world.traffic(&[(Passage::gateway("shop/9080"), 20, 0)]);
+    counted(&world, 4);
+    let told = world.lines(6);
+    assert!(told.contains(&"shop/9080 rate 5".to_owned()), "{told:#?}");
+    assert!(told.contains(&"shop/9080 status2xx 5".to_owned()), "{told:#?}");
+    assert!(told.contains(&"shop/9080 health 1".to_owned()), "{told:#?}");
+    counted(&world, 40);
+    let told: Vec<String> = (7..12).flat_map(|second| world.lines(second)).collect();
+    assert!(told.contains(&"shop/9080 rate 0.67".to_owned()), "{told:#?}");
+    // What nobody counts any more is not 0, and not what it was.
+    counted(&world, 0);
+    world.traffic(&[]);
+    let later: Vec<String> = (12..700).step_by(3).flat_map(|second| world.lines(second)).collect();
+    assert!(later.iter().all(|line| line == allocation), "{later:#?}");
+    counted(&world, 40);
+    let told = world.lines(700);
+    assert!(told.contains(&"shop/9080 rate 0".to_owned()), "{told:#?}");
+    assert!(told.contains(&"shop/9080 status2xx 0".to_owned()), "{told:#?}");
+}
+
+/// What was told with a later time would be the newest for as long as the clock was put back.
+#[test]
+fn after_the_clock_was_put_back_everything_is_told_anew() {
+    let mut world = World::shop(BOTH);
+    let first = world.lines(3600).len();
+    assert_eq!(world.lines(3601), [""; 0]);
+    assert_eq!(world.lines(3600), [""; 0], "a second is nothing");
+    assert_eq!(world.lines(0).len(), first);
+    assert_eq!(world.lines(1), [""; 0]);
+}
+
+/// There are more ways through them than could ever be walked.
+#[test]
+fn gateways_that_all_lead_to_all_others_are_looked_through_once() {
+    let mut world = World::shop(HEALTH);
+    let name = |number: u16| format!("g{number:02}");
+    for number in (0..40).rev() {
+        let routes: Vec<String> =
+            (number + 1..40).map(|later| format!("{}: {{}}", name(later))).collect();
+        let routes = if number == 39 { "shop/web/http: {}".to_owned() } else { routes.join(", ") };
+        world.gateway(&format!(
+            "{{name: {}, port: {}, routes: {{{routes}}}}}",
+            name(number),
+            9100 + number
+        ));
+    }
+    let failing = {
+        let state = world.store.state();
+        state.deployment("shop").unwrap().service("web", "web:1").unwrap().instances[0].name.clone()
+    };
+    world.failing.send_replace(BTreeSet::from([failing]));
+    world.seen = world.store.log().last();
+    let told = world.lines(1);
+    for line in ["g00 health 0.6667", "g00 g20 health 0.6667", "g38 health 0.6667"] {
+        assert!(told.contains(&line.to_owned()), "{line}");
+    }
 }
 
 /// However much there is, the log gets a bounded part of it in a period, and everything in its turn.

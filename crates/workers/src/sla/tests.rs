@@ -50,6 +50,8 @@ enum At {
     Measured(i64, f64),
     /// Segue tells that no requests come.
     Idle(i64),
+    /// Segue tells of requests that took so many milliseconds.
+    Told(i64, f64),
     /// Somebody posts an event with these tags.
     Posted(i64, &'static [&'static str]),
     /// Nothing but a tick.
@@ -58,6 +60,8 @@ enum At {
     Killed(i64),
     /// Somebody deploys it once more, as it was.
     Deployed(i64),
+    /// Somebody undeploys it, and when nothing runs any more deploys it with three instances.
+    Renewed(i64),
 }
 
 const SHOP: &str = "
@@ -132,6 +136,114 @@ fn without_requests_only_what_was_added_is_taken_back() {
     // What somebody else measured is a measurement, also when the mean is 0.
     assert_eq!(play(&[Idle(5), Measured(50, 0.0)]), (1, vec![(50, down)]));
     assert_eq!(play(&[Measured(50, 0.0)]), (1, vec![(50, down)]));
+}
+
+/// Shows: D40
+#[test]
+fn that_no_requests_came_says_nothing_about_those_that_came_later() {
+    use At::{Idle, Measured, Told};
+    let (up, down) = ("sla:escalate", "sla:deescalate");
+    // The mean is 200 and not 67.
+    assert_eq!(play(&[Idle(5), Idle(8), Told(10, 200.0)]), (2, vec![]));
+    assert_eq!(play(&[Idle(5), Idle(8), Told(10, 900.0)]), (3, vec![(10, up)]));
+    assert_eq!(play(&[Told(5, 200.0), Idle(8), Idle(10)]), (2, vec![]));
+    // Requests that were that fast are a measurement, as is what somebody else measured.
+    assert_eq!(play(&[Idle(5), Told(10, 50.0)]), (1, vec![(10, down)]));
+    assert_eq!(play(&[Idle(5), Told(50, 0.0)]), (1, vec![(50, down)]));
+    assert_eq!(play(&[Idle(5), Idle(8), Measured(10, 0.0)]), (1, vec![(10, down)]));
+}
+
+/// Shows: D40
+#[test]
+fn a_clock_that_is_put_back_does_not_end_the_pause() {
+    use At::{Idle, Measured, Posted, Told};
+    let (up, down) = ("sla:escalate", "sla:deescalate");
+    let story = [Measured(100, 900.0), Measured(50, 900.0), Measured(131, 10.0)];
+    assert_eq!(play(&story), (2, vec![(100, up), (131, down)]));
+    // What somebody posts has no say on when we told something.
+    let posted = Posted(100, &["sla", "deployments:shop", "clusters:web"]);
+    assert_eq!(play(&[posted, Measured(50, 900.0)]), (3, vec![(50, up)]));
+    // The last that was told is not what has the latest time.
+    assert_eq!(play(&[Idle(100), Told(85, 0.0), Idle(95)]), (1, vec![(85, down)]));
+}
+
+/// Two clusters of one service each; the first has the SLA.
+fn two_clusters(escalations: &str) -> String {
+    format!(
+        "
+clusters:
+  web:
+    sla:
+      type: response_time_sliding_window
+      threshold: {{upper: 800, lower: 90}}
+      window: {{interval: 10, cooldown: 20}}
+      escalations: {escalations}
+    services:
+    - breed: {{name: web:1, deployable: acme/web:1, ports: {{http: 80}}}}
+      scale: {{cpu: 1, memory: 1GB, instances: 2}}
+  store:
+    services:
+    - breed: {{name: store:1, deployable: acme/store:1, ports: {{api: 81}}}}
+      scale: {{cpu: 1, memory: 1GB, instances: 2}}
+"
+    )
+}
+
+/// What is wanted of web and store after each of the events: instances, and megabytes.
+fn wanted(escalations: &str, story: &[At]) -> Vec<[(u32, u64); 2]> {
+    let mut world = World::new();
+    world.deploy(&two_clusters(escalations));
+    let after = |at: &At| {
+        world.happen(*at);
+        let state = world.store.state();
+        let shop = state.deployment("shop").unwrap();
+        ["web", "store"].map(|cluster| {
+            let scale = shop.clusters[cluster].services[0].scale;
+            (scale.instances, scale.memory.centi_megabytes() / 100)
+        })
+    };
+    story.iter().map(after).collect()
+}
+
+/// Shows: D40
+#[test]
+fn without_requests_exactly_what_was_added_is_taken_back() {
+    use At::{Idle, Measured};
+    const INSTANCES: &str = "{type: scale_instances, minimum: 1, maximum: 3, scale_by: 1}";
+    const OTHER_INSTANCES: &str =
+        "{type: scale_instances, target: store, minimum: 1, maximum: 2, scale_by: 1}";
+    const OTHER_MEMORY: &str =
+        "{type: scale_memory, target: store, minimum: 512, maximum: 2048, scale_by: 256}";
+    let deployed = [(2, 1024), (2, 1024)];
+    // A step down would begin with the memory of the other cluster.
+    let story = [Measured(5, 900.0), Idle(40), Idle(80)];
+    let one_of = format!("[{{type: to_one, escalations: [{INSTANCES}, {OTHER_MEMORY}]}}]");
+    assert_eq!(wanted(&one_of, &story), [[(3, 1024), (2, 1024)], deployed, deployed]);
+    // A step down would take from all, also from those that got nothing.
+    let escalations = format!("[{{type: to_all, escalations: [{INSTANCES}, {OTHER_INSTANCES}]}}]");
+    assert_eq!(wanted(&escalations, &story), [[(3, 1024), (2, 1024)], deployed, deployed]);
+    // One step after the other, and nothing of what a step down left.
+    let story = [Measured(5, 10.0), Measured(40, 900.0), Measured(80, 900.0), Idle(120), Idle(160)];
+    let web = wanted(&format!("[{INSTANCES}]"), &story).into_iter().map(|[web, _]| web.0);
+    assert_eq!(web.collect::<Vec<_>>(), [1, 2, 3, 2, 2]);
+    let story = [Measured(5, 900.0), Measured(40, 900.0), Idle(80), Idle(120), Idle(160)];
+    let both = wanted(&one_of, &story);
+    let more = [(3, 1024), (2, 1280)];
+    let less = [(3, 1024), (2, 1024)];
+    assert_eq!(both, [less, more, less, deployed, deployed]);
+}
+
+/// Shows: D40
+#[test]
+fn what_an_earlier_deployment_got_and_what_somebody_says_it_got_does_not_count() {
+    use At::{Idle, Measured, Posted, Renewed};
+    let (up, down) = ("sla:escalate", "sla:deescalate");
+    let story = [Measured(5, 900.0), Renewed(40), Idle(80), Idle(120)];
+    assert_eq!(play(&story), (3, vec![(5, up)]));
+    let says = &["escalation:applied", "deployments:shop", "clusters:web"];
+    let story = [Measured(5, 900.0), Posted(10, says), Idle(40), Idle(80)];
+    assert_eq!(play(&story), (2, vec![(5, up), (40, down)]));
+    assert_eq!(play(&[Posted(10, says), Idle(40)]), (2, vec![]));
 }
 
 /// Shows: D20
@@ -233,23 +345,47 @@ impl World {
         self.settle();
     }
 
+    /// Takes everything away, and waits until it is gone.
+    fn undeploy(&mut self) {
+        let body = dsl::read_deployment_body(&dsl::document(SHOP).unwrap(), &Options::default());
+        let submission = Submission { verb: Verb::Delete, representation: json!("") };
+        self.execute(&Command::Undeploy {
+            name: "shop".to_owned(),
+            body: Box::new(body.unwrap()),
+            submission,
+        });
+        for _ in 0..3 {
+            self.now += Duration::seconds(1);
+            self.containers.advance(self.now);
+            self.settle();
+        }
+        assert!(self.store.state().deployment("shop").is_none());
+    }
+
     fn happen(&mut self, at: At) {
         let (At::Measured(second, _)
         | At::Idle(second)
+        | At::Told(second, _)
         | At::Posted(second, _)
         | At::Tick(second)
         | At::Killed(second)
-        | At::Deployed(second)) = at;
+        | At::Deployed(second)
+        | At::Renewed(second)) = at;
         self.now = START + Duration::seconds(second);
         self.containers.advance(self.now);
         match at {
             At::Measured(_, milliseconds) => {
                 self.post(&["gateways:shop/web/http", "metrics:responseTime"], json!(milliseconds));
             }
-            At::Idle(_) => self.tell_idle(),
+            At::Idle(_) => self.tell(&json!(0), &json!(0)),
+            At::Told(_, milliseconds) => self.tell(&json!(1), &json!(milliseconds)),
             At::Posted(_, tags) => self.post(tags, json!("")),
             At::Tick(_) => {}
             At::Deployed(_) => self.deploy(SHOP),
+            At::Renewed(_) => {
+                self.undeploy();
+                self.deploy(&SHOP.replace("instances: 2", "instances: 3"));
+            }
             At::Killed(_) => {
                 self.sla = SlaWorker::new(self.store.clone());
                 self.escalation = EscalationWorker::new(self.store.clone());
@@ -258,13 +394,14 @@ impl World {
         self.settle();
     }
 
-    fn tell_idle(&mut self) {
-        let told = |metric| Measurement {
+    /// Segue tells of a second.
+    fn tell(&mut self, rate: &Value, response_time: &Value) {
+        let told = |(metric, value): (_, &Value)| Measurement {
             subject: segue_domain::command::Subject::Gateway("shop/web/http".to_owned()),
             measure: Measure::Metric(metric),
-            value: json!(0),
+            value: value.clone(),
         };
-        let told = ["rate", "responseTime"].map(told).to_vec();
+        let told = [("rate", rate), ("responseTime", response_time)].map(told).to_vec();
         let (store, now, last) = (&self.store, self.now, self.store.log().last());
         block_on(turn::take(store, &mut Teller(told), now, last, || "turn".to_owned())).unwrap();
     }

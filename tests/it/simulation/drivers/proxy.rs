@@ -232,9 +232,14 @@ impl GatewayDriver for Proxy {
         Ok(shared.carrying.iter().filter(counts).cloned().collect())
     }
 
-    async fn traffic(&self, _: OffsetDateTime, _: std::time::Duration) -> Result<Traffic, Error> {
+    async fn traffic(
+        &self,
+        _: OffsetDateTime,
+        window: std::time::Duration,
+    ) -> Result<Traffic, Error> {
         let shared = self.shared();
-        if shared.is_away { Err(trouble()) } else { Ok(shared.traffic.clone()) }
+        let traffic = Traffic { seconds: window.as_secs(), ..shared.traffic.clone() };
+        if shared.is_away { Err(trouble()) } else { Ok(traffic) }
     }
 
     async fn check_template(&self, template: &str) -> Result<(), Error> {

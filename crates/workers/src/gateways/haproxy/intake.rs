@@ -78,6 +78,7 @@ impl Intake {
         let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let pipe = openat(CWD, directory.join(FILE), flags, Mode::empty());
         let pipe = File::from(pipe.map_err(|error| failed(error.into()))?);
+        self.ways().begin(OffsetDateTime::now_utc().unix_timestamp());
         *task = Some(tokio::spawn(take(pipe, Arc::clone(&self.ways))));
         Ok(())
     }
@@ -87,10 +88,15 @@ impl Intake {
         self.ways().name(ways, OffsetDateTime::now_utc().unix_timestamp());
     }
 
-    /// What gateways and routes got in the last whole seconds before `now`.
-    pub(super) fn counts(&self, now: OffsetDateTime, window: Duration) -> BTreeMap<Passage, Count> {
-        let seconds = i64::try_from(window.as_secs()).unwrap_or(i64::MAX);
-        self.ways().counts(now.unix_timestamp(), seconds)
+    /// What gateways and routes got in the last whole seconds before `now`, and how many of these were counted.
+    pub(super) fn counts(
+        &self,
+        now: OffsetDateTime,
+        window: Duration,
+    ) -> (BTreeMap<Passage, Count>, u64) {
+        let window_seconds = i64::try_from(window.as_secs()).unwrap_or(i64::MAX);
+        let (now, mut ways) = (now.unix_timestamp(), self.ways());
+        (ways.counts(now, window_seconds), ways.seconds(now, window_seconds))
     }
 
     /// How many lines told of no request that could be counted.
@@ -120,6 +126,7 @@ async fn take(pipe: File, ways: Arc<Mutex<Ways>>) {
             Ok(_) => tokio::time::sleep(PAUSE).await,
             Err(error) => {
                 tracing::warn!(%error, "nothing is taken in of what HAProxy tells of requests");
+                lock(&ways).end();
                 return;
             }
         }

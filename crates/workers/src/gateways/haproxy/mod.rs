@@ -540,10 +540,10 @@ impl GatewayDriver for HaproxyDriver {
     }
 
     async fn traffic(&self, now: OffsetDateTime, window: Duration) -> Result<Traffic, Error> {
-        let counts = self.intake.counts(now, window);
+        let (counts, seconds) = self.intake.counts(now, window);
         // Nothing is lost where nothing comes.
         let lost = if counts.is_empty() { 0 } else { self.lost().await };
-        Ok(Traffic { counts, lost })
+        Ok(Traffic { counts, seconds, lost })
     }
 
     async fn check_template(&self, template: &str) -> Result<(), Error> {

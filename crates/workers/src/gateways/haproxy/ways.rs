@@ -24,6 +24,9 @@ pub(super) struct Ways {
     /// What stood under a name before it meant something else.
     former: Vec<Way>,
     kept_seconds: i64,
+    /// Since when requests are counted: those that waited to be taken in when that began are among them. `None` while
+    /// nobody takes them in.
+    since: Option<i64>,
     /// How long a name that is not in use any more is known.
     known_seconds: i64,
     /// Lines that no request could be read of.
@@ -48,10 +51,27 @@ impl Ways {
             named: HashMap::new(),
             former: Vec::new(),
             kept_seconds: KEPT_SECONDS,
+            since: None,
             known_seconds,
             unread: 0,
             key: String::new(),
         }
+    }
+
+    /// Requests are taken in from now on.
+    pub(super) fn begin(&mut self, now: i64) {
+        self.since = Some(now);
+    }
+
+    /// Requests are no longer taken in.
+    pub(super) fn end(&mut self) {
+        self.since = None;
+    }
+
+    /// How many of the last whole seconds before `now` were counted.
+    pub(super) fn seconds(&self, now: i64, window_seconds: i64) -> u64 {
+        let counted = self.since.map_or(0, |since| now.saturating_sub(since));
+        u64::try_from(counted.min(window_seconds.clamp(1, KEPT_SECONDS_MAX))).unwrap_or(0)
     }
 
     /// What names mean from now on.
@@ -97,6 +117,7 @@ impl Ways {
             Some(way) => {
                 way.forget(now - kept_seconds);
                 way.at(second).add(&request);
+                self.since = self.since.map(|since| since.min(second));
             }
             None => self.unread += 1,
         }
@@ -199,6 +220,27 @@ mod tests {
         ways.count(line(200, "g", "s", 200).as_bytes(), &mut Vec::new(), 100);
         assert_eq!(requests(&mut ways, 101, 30), ["G 1-0", "r 1-0"]);
         assert_eq!(ways.unread, 0);
+    }
+
+    #[test]
+    fn a_window_says_how_much_of_it_was_counted() {
+        let mut ways = Ways::new(300);
+        ways.name(named(&[("g", "s", "r")]), 100);
+        assert_eq!(ways.seconds(100, 30), 0);
+        ways.begin(100);
+        let seconds = [100, 101, 110, 130, 200].map(|now| ways.seconds(now, 30));
+        assert_eq!(seconds, [0, 1, 10, 30, 30]);
+        ways.end();
+        assert_eq!(ways.seconds(210, 30), 0);
+        // What waited meanwhile is counted as well, and so is the time since then.
+        ways.begin(220);
+        ways.count(line(210, "g", "s", 200).as_bytes(), &mut Vec::new(), 220);
+        assert_eq!(
+            (ways.seconds(220, 30), requests(&mut ways, 220, 30)),
+            (10, vec!["G 1-0".to_owned(), "r 1-0".to_owned()])
+        );
+        // A clock that was put back.
+        assert_eq!(ways.seconds(150, 30), 0);
     }
 
     #[test]
