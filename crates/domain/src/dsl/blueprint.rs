@@ -140,7 +140,21 @@ fn external_gateway(
         reading.wrong_type(&element, "a route such as cluster/port, or a gateway");
         return None;
     };
-    Some(BlueprintGateway { key: output_key, gateway: Gateway { port: port?, ..gateway } })
+    let port = port?;
+    refuse_key(&output_key, &element, reading);
+    Some(BlueprintGateway { key: output_key, gateway: Gateway { port, ..gateway } })
+}
+
+/// Refuses a key that cannot be the second segment of a gateway's name.
+fn refuse_key(output_key: &str, element: &Element<'_>, reading: &mut Reading) {
+    if is_general_name(output_key) {
+        return;
+    }
+    let detail = format!("'{output_key}' is no name of an entry");
+    let problem = element.problem(ProblemKind::UnsupportedGatewayName, detail);
+    reading.refuse(problem.at(Some(element.place)).hint(
+        "write a port, or a name without white space, '/', '[' and ']' with 'port' below it",
+    ));
 }
 
 /// Refuses the name of a gateway inside a blueprint.
@@ -193,6 +207,7 @@ fn endpoints(
         let output_key =
             key_number(&port.text).map_or_else(|| port.text.clone(), |number| number.to_string());
         let gateway_pointer = format!("{canonical}/{}", pointer_segment(&output_key));
+        refuse_key(&output_key, &element, reading);
         let route_pointer = format!("{gateway_pointer}/routes/{}", pointer_segment(path.as_str()));
         element.standing_for(gateway_pointer, reading).standing_for(route_pointer, reading);
         if let Some(same) = gateways.iter_mut().find(|gateway| gateway.key == output_key) {

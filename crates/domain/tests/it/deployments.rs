@@ -3,6 +3,7 @@
 use crate::world::{World, deploy, store, undeploy};
 use segue_domain::artifact::{Instance, Kind, Leaving};
 use segue_domain::command::{Command, Report, Routed, ServiceReport};
+use segue_domain::dsl::DeploymentBody;
 use std::collections::BTreeSet;
 
 const SHOP: &str = "
@@ -490,4 +491,18 @@ fn late_reports_about_what_changed_meanwhile_make_no_events() {
     assert!(world.must(&Command::Report(stale)).is_empty(), "these gateways are gone");
     world.report("shop", "web", "web:1", ServiceReport::Gone);
     assert!(world.report("shop", "web", "web:1", ServiceReport::TakenUp).is_empty());
+}
+
+/// Blueprints that were stored long ago may hold keys that are refused today.
+#[test]
+fn the_key_of_an_entry_makes_the_name_of_an_external_gateway() {
+    for key in ["my entry", "web/http", ""] {
+        let mut command = deploy("shop", SHOP).unwrap();
+        let Command::Deploy { body, .. } = &mut command else { unreachable!() };
+        let DeploymentBody::Blueprint(blueprint) = &mut **body else { unreachable!() };
+        key.clone_into(&mut blueprint.gateways[0].key);
+        let problems = World::new().execute(&command).unwrap_err();
+        assert_eq!(problems.first().kind.name(), "unsupported-gateway-name", "{key}");
+        assert!(problems.first().pointer.starts_with("/gateways/"), "{key}");
+    }
 }

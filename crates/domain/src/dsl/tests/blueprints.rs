@@ -139,7 +139,7 @@ fn external_gateways() {
     gateways("gateways: {web: c/web}", json!({"web": ["web", ["c/web"]]}));
     gateways("gateways: {web: {port: 90, routes: c/web}}", json!({"web": ["90", ["c/web"]]}));
     gateways("gateways: {8080: {port: 90, routes: c/web}}", json!({"8080": ["90", ["c/web"]]}));
-    gateways("gateways: {a/b: {port: 90, metadata: {x: 1}}}", json!({"a/b": ["90", []]}));
+    gateways("gateways: {a.b: {port: 90, metadata: {x: 1}}}", json!({"a.b": ["90", []]}));
     gateways(
         "endpoints: {c.web: '9050', c.tcp: 9050}",
         json!({"9050": ["9050", ["c/web", "c/tcp"]]}),
@@ -168,6 +168,16 @@ fn external_gateways() {
         &["unresolved-gateway-port /gateways/80/routes/c~1x 2:26"],
     );
     refuse("gateways: {80: web}", &["unresolved-gateway-port /gateways/80 2:12"]);
+    refuse("gateways: {my entry: c/web}", &["unsupported-gateway-name /gateways/my entry 2:12"]);
+    refuse(
+        "gateways: {a/b: {port: 90, routes: c/web}, '': {port: 91}, '[a]': {port: 92}}",
+        &[
+            "unsupported-gateway-name /gateways/a~1b 2:12",
+            "unsupported-gateway-name /gateways/ 2:44",
+            "unsupported-gateway-name /gateways/[a] 2:60",
+        ],
+    );
+    refuse("endpoints: {c.web: my entry}", &["unsupported-gateway-name /endpoints/c.web 2:13"]);
     refuse("endpoints: {c.x: 80}", &["unresolved-gateway-port /endpoints/c.x 2:13"]);
     refuse("endpoints: {c: 80}", &["unexpected-type /endpoints/c 2:13"]);
     refuse(
