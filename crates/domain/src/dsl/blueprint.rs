@@ -51,7 +51,8 @@ pub(super) fn body(mut fields: Fields<'_>, scope: Scope, reading: &mut Reading) 
     if reading.is_printed {
         // A deployment keeps variables of services that are gone; a client may send back what it read.
         let mut variables = std::mem::take(&mut blueprint.environment_variables);
-        variables.retain(|key, _| blueprint_rules::unresolved_variable(&blueprint, key).is_none());
+        let clusters = blueprint_rules::declarations(&blueprint);
+        variables.retain(|key, _| blueprint_rules::unresolved_variable(&clusters, key).is_none());
         blueprint.environment_variables = variables;
     }
     reading.settle_rules(rules_begin, blueprint_rules::broken(&blueprint, scope), false);
@@ -206,8 +207,8 @@ fn endpoints(
         let Some(port) = gateway::port(&element, reading) else { continue };
         let output_key =
             key_number(&port.text).map_or_else(|| port.text.clone(), |number| number.to_string());
-        let gateway_pointer = format!("{canonical}/{}", pointer_segment(&output_key));
         refuse_key(&output_key, &element, reading);
+        let gateway_pointer = format!("{canonical}/{}", pointer_segment(&output_key));
         let route_pointer = format!("{gateway_pointer}/routes/{}", pointer_segment(path.as_str()));
         element.standing_for(gateway_pointer, reading).standing_for(route_pointer, reading);
         if let Some(same) = gateways.iter_mut().find(|gateway| gateway.key == output_key) {

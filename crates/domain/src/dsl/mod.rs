@@ -20,6 +20,7 @@ mod expand;
 mod fields;
 mod gateway;
 mod import;
+mod import_merge;
 mod parse;
 mod reader;
 mod representation;

@@ -78,6 +78,15 @@ impl Node {
         place
     }
 
+    /// How many elements it has, itself among them.
+    pub(crate) fn size(&self) -> usize {
+        1 + match &self.value {
+            Value::Null | Value::Scalar(_) => 0,
+            Value::Sequence(items) => items.iter().map(Node::size).sum(),
+            Value::Mapping(entries) => entries.iter().map(|(_, value)| value.size()).sum(),
+        }
+    }
+
     /// Where the character stands before which the text of this scalar has `offset` characters.
     pub fn place_within(&self, offset: usize) -> Place {
         match &self.value {

@@ -239,6 +239,42 @@ fn imports_are_merged_in_order_and_the_document_wins() {
 
 const COMPOSITION: &str = "
 version: '3.1'
+/// Large imports, which took minutes when each item was compared with all others.
+#[test]
+fn what_is_imported_is_merged_in_time_and_within_limits() {
+    let list = |from: usize, to: usize| {
+        let items: Vec<String> =
+            (from..to).map(|n| format!("{{a: {n}, b: {{c: {n}, d: x}}}}")).collect();
+        items.join(", ")
+    };
+    let map = (0..20_000).map(|n| format!("k{n}: {n}")).collect::<Vec<_>>().join(", ");
+    let large = format!("{{name: large, definition: {{x: [{}], y: {{{map}}}}}}}", list(0, 15_000));
+    let small =
+        "{name: small, definition: {x: [{b: {d: x, c: 7}, a: 7}, {a: -1}], y: {k7: seven}}}";
+    let world = world(&[(Kind::Template, &large), (Kind::Template, small)]);
+    let started = std::time::Instant::now();
+    let many = ", small".repeat(98);
+    let node = dsl::document(&format!(
+        "{{import: [large{many}], x: [{}], y: {{k8: eight, z: 1}}}}",
+        list(14_000, 16_000)
+    ));
+    let merged = dsl::import(&node.unwrap(), &world.state()).unwrap().to_json();
+    let items = merged["x"].as_array().unwrap();
+    assert_eq!((items.len(), &items[15_000]), (16_001, &json!({"a": -1})));
+    assert_eq!(merged["y"].as_object().unwrap().len(), 20_001);
+    assert_eq!((&merged["y"]["k7"], &merged["y"]["k8"]), (&json!("seven"), &json!("eight")));
+    assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
+
+    let node = dsl::document("import: [small, large, large, large, large]").unwrap();
+    let problems = refused(dsl::import(&node, &world.state()));
+    assert_eq!(
+        problems,
+        [
+            "import-definition /import/3: with what it imports the document has more than 200000 elements"
+        ]
+    );
+}
+
 services:
   web:
     image: acme/web:2
