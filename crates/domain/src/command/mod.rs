@@ -279,7 +279,7 @@ fn decide_alone(
             gateways::store(state, gateway, submission, context, rules)
         }
         Command::Store(store) => Ok(statics::store(state, store, context)),
-        Command::Delete { key } => statics::delete(state, key, context),
+        Command::Delete { key } => statics::delete(state, key, context, rules),
         Command::Deploy { name, body, submission } => {
             deploy::deploy(state, name, body, submission, context, rules)
         }

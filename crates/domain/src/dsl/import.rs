@@ -102,7 +102,8 @@ fn definition(item: &Node, state: &State) -> Result<Vec<(Key, Node)>> {
                     .hint(format!("one of {}", known.join(", ")))
             })?;
             let key = ArtifactKey::new(kind, name);
-            match representation_with(state, &key, References::Expanded)? {
+            // Where a gateway is reached is not read.
+            match representation_with(state, &key, References::Expanded, "")? {
                 Some(Json::Object(mut content)) => {
                     content.retain(|key, _| !OWN.contains(&&key[..]));
                     Some(content)

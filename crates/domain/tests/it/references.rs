@@ -1,6 +1,6 @@
 //! What documents refer to and build on: stored routes and rewrites, imports, expansion, and compositions.
 
-use crate::world::{World, delete, deploy, store, store_node};
+use crate::world::{HOST, World, delete, deploy, store, store_node};
 use segue_domain::artifact::{ArtifactKey, Kind};
 use segue_domain::dsl::{self, References};
 use segue_domain::problem::Problems;
@@ -16,7 +16,8 @@ fn world(artifacts: &[(Kind, &str)]) -> World {
 }
 
 fn shown(world: &World, kind: Kind, name: &str, references: References) -> Value {
-    let shown = dsl::representation_with(&world.state(), &ArtifactKey::new(kind, name), references);
+    let key = ArtifactKey::new(kind, name);
+    let shown = dsl::representation_with(&world.state(), &key, references, HOST);
     shown.unwrap_or_else(|problems| panic!("{problems:?}")).unwrap()
 }
 
@@ -128,7 +129,7 @@ fn slas_escalations_and_conditions_are_expanded_too() {
     world.must(&delete(Kind::Escalation, "pager"));
     let key = ArtifactKey::new(Kind::Blueprint, "plan");
     assert_eq!(
-        refused(dsl::representation_with(&world.state(), &key, References::Expanded)),
+        refused(dsl::representation_with(&world.state(), &key, References::Expanded, HOST)),
         [
             "artifact-not-found /clusters/web/sla: there is no escalation 'pager'",
             "artifact-not-found /clusters/web/gateways/http/routes/web:1/condition: there is no condition 'beta'"
@@ -169,7 +170,7 @@ fn references_are_expanded_recursively_or_put_in_place() {
 
     let expand = |world: &World, kind, name| {
         let key = ArtifactKey::new(kind, name);
-        refused(dsl::representation_with(&world.state(), &key, References::Expanded))
+        refused(dsl::representation_with(&world.state(), &key, References::Expanded, HOST))
     };
     world.must(&store(Kind::Breed, "{name: c, deployable: d, dependencies: {x: gone}}").unwrap());
     assert_eq!(
@@ -200,7 +201,8 @@ fn expansion_has_a_limit() {
     }
     world.must(&store(Kind::Breed, "{name: b40, deployable: d}").unwrap());
     let key = ArtifactKey::new(Kind::Breed, "b0");
-    let problems = refused(dsl::representation_with(&world.state(), &key, References::Expanded));
+    let problems =
+        refused(dsl::representation_with(&world.state(), &key, References::Expanded, HOST));
     assert!(problems[0].starts_with("invalid-parameter"), "{problems:?}");
 }
 
@@ -237,8 +239,6 @@ fn imports_are_merged_in_order_and_the_document_wins() {
     assert_eq!(*dsl::import(&plain, &world.state()).unwrap(), plain);
 }
 
-const COMPOSITION: &str = "
-version: '3.1'
 /// Large imports, which took minutes when each item was compared with all others.
 #[test]
 fn what_is_imported_is_merged_in_time_and_within_limits() {
@@ -275,6 +275,8 @@ fn what_is_imported_is_merged_in_time_and_within_limits() {
     );
 }
 
+const COMPOSITION: &str = "
+version: '3.1'
 services:
   web:
     image: acme/web:2

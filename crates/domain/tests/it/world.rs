@@ -15,6 +15,9 @@ use serde_json::Value;
 use std::sync::Arc;
 use time::{Duration, OffsetDateTime};
 
+/// Where gateways are reached.
+pub const HOST: &str = "127.0.0.1";
+
 /// A store, and the time, which only commands move.
 pub struct World {
     pub store: Log,
