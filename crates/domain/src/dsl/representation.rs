@@ -7,8 +7,7 @@ use super::{
     write_template,
 };
 use crate::artifact::{
-    ArtifactKey, Deployment, Gateway, GatewayName, Kind, Leaving, LookupClass, RoutePath, Traits,
-    lookup_name,
+    ArtifactKey, Deployment, Gateway, GatewayName, Kind, Leaving, RoutePath, Traits,
 };
 use crate::state::{State, StoredGateway};
 use indexmap::IndexMap;
@@ -149,7 +148,7 @@ fn targets(state: &State, path: &RoutePath) -> Vec<TargetView> {
             .filter(|instance| instance.deployed && instance.leaving == Leaving::No);
         let target = |instance: &crate::artifact::Instance| {
             Some(TargetView::Address {
-                name: lookup_name(LookupClass::InternalTarget, &instance.name),
+                name: instance.name.clone(),
                 host: Some(instance.host.clone()),
                 port: *instance.ports.get(port)?,
             })
