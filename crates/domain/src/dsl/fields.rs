@@ -1,7 +1,7 @@
 //! Readers of single fields: texts, numbers, units, and the values that several kinds of artifact share.
 
 use super::{
-    reader::{Element, Reading},
+    reader::{Element, Fields, Reading},
     tree::{Scalar, ScalarKind, Value},
 };
 use crate::{
@@ -192,7 +192,6 @@ pub(super) fn reference_where(
     is_legal: fn(&str) -> bool,
     reading: &mut Reading,
 ) -> Reference {
-    use super::reader::Fields;
     if let Some(name) = element.plain_text() {
         let is_name = name_where(element, name, is_legal, reading);
         return Reference::To(is_name.then(|| name.to_owned()));
@@ -200,26 +199,37 @@ pub(super) fn reference_where(
     if !element.is_map() {
         return Reference::No;
     }
-    let Some(mut fields) = Fields::open(element, reading) else { return Reference::No };
+    let name = referred(&mut fields, is_legal, reading);
+    fields.ignore(tolerated, reading);
+    fields.close(reading);
+    Reference::To(name.map(|(name, _)| name))
+}
+
+/// What `ref` or `reference` names, or both when they say the same, and where.
+pub(super) fn referred<'n>(
+    fields: &mut Fields<'n>,
+    is_legal: fn(&str) -> bool,
+    reading: &mut Reading,
+) -> Option<(String, Element<'n>)> {
     let (short, long) = (fields.has("ref"), fields.has("reference"));
-    if !short && !long {
+    let Some(mut fields) = Fields::open(element, reading) else { return Reference::No };
+    if !fields.has("ref") && !fields.has("reference") {
         return Reference::No;
     }
     let target = fields.take(if short { "ref" } else { "reference" }, reading);
     let name = target.and_then(|target| {
         let name = text(&target, reading)?;
-        name_where(&target, &name, is_legal, reading).then_some(name)
+        name_where(&target, &name, is_legal, reading).then_some((name, target))
     });
     if short && long {
-        let same = fields.take("reference", reading).map(|other| (scalar_text(&other), other));
-        if let Some((_, other)) = same.filter(|(other, _)| *other != name) {
+        let said = name.as_ref().map(|(name, _)| name);
+        let other = fields.take("reference", reading);
+        if let Some(other) = other.filter(|other| scalar_text(other).as_ref() != said) {
             let detail = "'reference' says something else than 'ref'";
             reading.refuse(
                 other.problem(ProblemKind::UnexpectedElement, detail).hint("keep one of the two"),
             );
         }
     }
-    fields.ignore(tolerated, reading);
-    fields.close(reading);
-    Reference::To(name)
+    name
 }

@@ -57,6 +57,8 @@ fn short_forms_of_clusters_and_services() {
     services("{services: [br]}", &["br"]);
     services("{services: [{ref: br, scale: s}]}", &["br s"]);
     services("{services: {reference: br}}", &["br"]);
+    services("{services: [{ref: br, reference: br, scale: s}]}", &["br s"]);
+    services("{ref: br, reference: br}", &["br"]);
     services("{services: [{name: br, deployable: d}]}", &["br"]);
     services("{name: br, deployable: d}", &["br"]);
     services("{breed: br, scale: s}", &["br s"]);
@@ -112,6 +114,10 @@ fn short_forms_of_clusters_and_services() {
         "clusters: {c: {breed: x, scale: {ref: s, cpu: 1}}}",
         &["unexpected-element /clusters/c/scale/cpu 2:42"],
     );
+    refuse(
+        "clusters: {c: {ref: x, reference: y}}",
+        &["unexpected-element /clusters/c/reference 2:35"],
+    );
     refuse("clusters: {c: {breed: x, scale: 5}}", &["unexpected-type /clusters/c/scale 2:33"]);
     refuse("clusters: {'a b': x}", &["illegal-name /clusters/a b 2:12"]);
     refuse("clusters: [x]", &["unexpected-type /clusters 2:11"]);
@@ -162,12 +168,6 @@ fn external_gateways() {
         &["unexpected-element /gateways/80/lookup_name 2:17"],
     );
     refuse("gateways: {70000: c/web}", &["invalid-gateway-port /gateways/70000 2:19"]);
-    refuse("gateways: {80: x/web}", &["unresolved-gateway-port /gateways/80 2:12"]);
-    refuse(
-        "gateways: {80: {routes: {c/x: {}}}}",
-        &["unresolved-gateway-port /gateways/80/routes/c~1x 2:26"],
-    );
-    refuse("gateways: {80: web}", &["unresolved-gateway-port /gateways/80 2:12"]);
     refuse("gateways: {my entry: c/web}", &["unsupported-gateway-name /gateways/my entry 2:12"]);
     refuse(
         "gateways: {a/b: {port: 90, routes: c/web}, '': {port: 91}, '[a]': {port: 92}}",
@@ -178,6 +178,12 @@ fn external_gateways() {
         ],
     );
     refuse("endpoints: {c.web: my entry}", &["unsupported-gateway-name /endpoints/c.web 2:13"]);
+    refuse("gateways: {80: x/web}", &["unresolved-gateway-port /gateways/80 2:12"]);
+    refuse(
+        "gateways: {80: {routes: {c/x: {}}}}",
+        &["unresolved-gateway-port /gateways/80/routes/c~1x 2:26"],
+    );
+    refuse("gateways: {80: web}", &["unresolved-gateway-port /gateways/80 2:12"]);
     refuse("endpoints: {c.x: 80}", &["unresolved-gateway-port /endpoints/c.x 2:13"]);
     refuse("endpoints: {c: 80}", &["unexpected-type /endpoints/c 2:13"]);
     refuse(
