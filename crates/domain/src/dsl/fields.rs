@@ -20,11 +20,7 @@ pub(super) fn text(element: &Element<'_>, reading: &mut Reading) -> Option<Strin
 
 /// The text of any scalar, without a word when it is none.
 pub(super) fn scalar_text(element: &Element<'_>) -> Option<String> {
-    match &element.node.value {
-        Value::Scalar(Scalar { kind: ScalarKind::Boolean(value), .. }) => Some(value.to_string()),
-        Value::Scalar(scalar) => Some(scalar.text.clone()),
-        Value::Null | Value::Sequence(_) | Value::Mapping(_) => None,
-    }
+    element.node.text()
 }
 
 /// A general name.
@@ -199,6 +195,10 @@ pub(super) fn reference_where(
     if !element.is_map() {
         return Reference::No;
     }
+    let Some(mut fields) = Fields::open(element, reading) else { return Reference::No };
+    if !fields.has("ref") && !fields.has("reference") {
+        return Reference::No;
+    }
     let name = referred(&mut fields, is_legal, reading);
     fields.ignore(tolerated, reading);
     fields.close(reading);
@@ -212,10 +212,6 @@ pub(super) fn referred<'n>(
     reading: &mut Reading,
 ) -> Option<(String, Element<'n>)> {
     let (short, long) = (fields.has("ref"), fields.has("reference"));
-    let Some(mut fields) = Fields::open(element, reading) else { return Reference::No };
-    if !fields.has("ref") && !fields.has("reference") {
-        return Reference::No;
-    }
     let target = fields.take(if short { "ref" } else { "reference" }, reading);
     let name = target.and_then(|target| {
         let name = text(&target, reading)?;

@@ -136,10 +136,8 @@ pub fn document_key(node: &Node) -> Result<(Option<Kind>, Option<String>)> {
             .into());
     };
     let scalar = |name: &str| {
-        entries.iter().find(|(key, _)| key.text == name).and_then(|(_, node)| match &node.value {
-            Value::Scalar(scalar) => Some((scalar.text.clone(), node.place)),
-            _ => None,
-        })
+        let (_, node) = entries.iter().find(|(key, _)| key.text == name)?;
+        Some((node.text()?, node.place))
     };
     let name = scalar("name").map(|(name, _)| name);
     let Some((text, place)) = scalar("kind") else { return Ok((None, name)) };

@@ -95,6 +95,18 @@ impl Node {
         }
     }
 
+    /// The text that a scalar is where text is expected: as written, and `true` or `false` of a boolean (documents,
+    /// section 1.4). `None` of everything else.
+    pub fn text(&self) -> Option<String> {
+        match &self.value {
+            Value::Scalar(Scalar { kind: ScalarKind::Boolean(value), .. }) => {
+                Some(value.to_string())
+            }
+            Value::Scalar(scalar) => Some(scalar.text.clone()),
+            Value::Null | Value::Sequence(_) | Value::Mapping(_) => None,
+        }
+    }
+
     /// The same content as JSON. Numbers keep their type; those that JSON cannot hold become text.
     pub fn to_json(&self) -> Json {
         match &self.value {
