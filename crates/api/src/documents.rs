@@ -213,6 +213,15 @@ pub fn deployment_body(
     dsl::read_deployment_body(node, options).map(Box::new)
 }
 
+/// What is to be taken away from a deployment, with what it imports of `state`.
+pub fn removal_body(
+    node: &Node,
+    (options, state): (&Options, &State),
+) -> Result<Box<DeploymentBody>> {
+    let node = &*dsl::import(node, state)?;
+    dsl::read_removal_body(node, options).map(Box::new)
+}
+
 /// A refusal with places, as a failure.
 pub fn refused(documents: &Documents, problems: Problems) -> Failure {
     documents.locate(problems).into()

@@ -120,7 +120,7 @@ pub(super) fn undeploy(
     node: &Node,
     name: &str,
 ) -> segue_domain::problem::Result<Command> {
-    let body = documents::deployment_body(node, (&request.options(None), state))?;
+    let body = documents::removal_body(node, (&request.options(None), state))?;
     let submission = documents.submission(node, Verb::Delete);
     Ok(Command::Undeploy { name: name.to_owned(), body, submission })
 }

@@ -48,6 +48,8 @@ pub(super) enum Scope {
     Stored,
     /// To be merged into a deployment: whether dependencies are there is checked after the merge.
     Deployment,
+    /// To be taken away from a deployment: what else is there, such as routes and variables, need not fit to it.
+    Removal,
 }
 
 /// The rules that `blueprint` breaks.
@@ -56,6 +58,10 @@ pub(super) fn broken(blueprint: &Blueprint, scope: Scope) -> Vec<RuleProblem> {
     let mut add = |rank: u8, problems: Vec<Problem>| {
         broken.extend(problems.into_iter().map(|problem| RuleProblem { rank, problem }));
     };
+    if scope == Scope::Removal {
+        add(rank::SERVICES, no_service(blueprint));
+        return broken;
+    }
     let clusters = declarations(blueprint);
     add(rank::GATEWAY_PORTS, gateway_ports(blueprint, &clusters));
     add(rank::VARIABLES, variables(blueprint, &clusters));

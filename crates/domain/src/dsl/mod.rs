@@ -44,7 +44,7 @@ pub use breed::read_breed;
 pub use common::split_alias;
 pub use compose::{Composed, read_compose};
 pub use condition::read_condition;
-pub use deployment::{DeploymentBody, read_deployment_body};
+pub use deployment::{DeploymentBody, read_deployment_body, read_removal_body};
 pub use event::{EventQuery, PostedEvent, read_event_query, read_posted_event};
 pub use event_plain::read_plain_event;
 pub use expand::{References, representation_with};

@@ -152,7 +152,7 @@ pub fn deploy(name: &str, body: &str) -> Result<Command, Problems> {
 pub fn undeploy(name: &str, body: &str) -> Result<Command, Problems> {
     Ok(Command::Undeploy {
         name: name.to_owned(),
-        body: Box::new(dsl::read_deployment_body(&node(body), &Options::default())?),
+        body: Box::new(dsl::read_removal_body(&node(body), &Options::default())?),
         submission: submission(Verb::Delete),
     })
 }
