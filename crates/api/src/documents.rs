@@ -158,14 +158,11 @@ pub fn name(node: &Node) -> Result<String> {
     member(node, "name").ok_or_else(|| missing("name", "such as name: web:1.0").into())
 }
 
-/// A scalar member of a map, as written.
+/// A scalar member of a map, as text.
 pub fn member(node: &Node, name: &str) -> Option<String> {
     let dsl::Value::Mapping(entries) = &node.value else { return None };
     let (_, value) = entries.iter().find(|(key, _)| key.text == name)?;
-    match &value.value {
-        dsl::Value::Scalar(scalar) => Some(scalar.text.clone()),
-        _ => None,
-    }
+    value.text()
 }
 
 /// The command that stores the document `node`, with what it imports of `state`, and the key of what it stores.
@@ -214,6 +211,15 @@ pub fn deployment_body(
 ) -> Result<Box<DeploymentBody>> {
     let node = &*dsl::import(node, state)?;
     dsl::read_deployment_body(node, options).map(Box::new)
+}
+
+/// What is to be taken away from a deployment, with what it imports of `state`.
+pub fn removal_body(
+    node: &Node,
+    (options, state): (&Options, &State),
+) -> Result<Box<DeploymentBody>> {
+    let node = &*dsl::import(node, state)?;
+    dsl::read_removal_body(node, options).map(Box::new)
 }
 
 /// A refusal with places, as a failure.

@@ -24,13 +24,31 @@ const PROBES: [&str; 4] = ["/livez", "/readyz", "/api/v1/livez", "/api/v1/readyz
 
 /// Brings the path into its plain form, remembers how it was, and finishes the headers of the answer.
 pub async fn pass<B: MessageBody + 'static>(
+    request: ServiceRequest,
+    next: Next<B>,
+) -> Result<ServiceResponse<EitherBody<B>>, Error> {
+    let service = request.app_data::<web::Data<Service>>();
+    let dropped = service.map_or(0, |service| service.config.settings.api.strip_path_segments);
+    pass_without(dropped, request, next).await
+}
+
+/// The same for a request that is made inside, where no segments stand before what is meant.
+pub async fn pass_inside<B: MessageBody + 'static>(
+    request: ServiceRequest,
+    next: Next<B>,
+) -> Result<ServiceResponse<EitherBody<B>>, Error> {
+    pass_without(0, request, next).await
+}
+
+async fn pass_without<B: MessageBody + 'static>(
+    dropped: usize,
     mut request: ServiceRequest,
     next: Next<B>,
 ) -> Result<ServiceResponse<EitherBody<B>>, Error> {
     let Some(service) = request.app_data::<web::Data<Service>>().cloned() else {
         return Ok(next.call(request).await?.map_into_left_body());
     };
-    plain_path(&mut request, &service);
+    plain_path(&mut request, &service, dropped);
     let is_api = is_below(request.path(), API);
     let origin = if is_api { request.headers().get(header::ORIGIN).cloned() } else { None };
     let mut response = match enter(&request, &service, origin.as_ref()) {
@@ -88,10 +106,9 @@ fn enter<'a>(
     })
 }
 
-fn plain_path(request: &mut ServiceRequest, service: &Service) {
-    let settings = &service.config.settings;
+fn plain_path(request: &mut ServiceRequest, service: &Service, dropped: usize) {
     let raw = request.uri().path();
-    let plain = plain(raw, &settings.namespace, settings.api.strip_path_segments);
+    let plain = plain(raw, &service.config.settings.namespace, dropped);
     if plain.len() == raw.len() {
         return;
     }

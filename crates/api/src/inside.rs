@@ -43,7 +43,7 @@ impl Inside {
 async fn make(service: web::Data<Service>) -> Result<Call, ()> {
     let app = App::new()
         .app_data(service)
-        .wrap(from_fn(front::pass))
+        .wrap(from_fn(front::pass_inside))
         .configure(routes::configure_api)
         .into_factory();
     let routes = Rc::new(app.new_service(AppConfig::default()).await?);

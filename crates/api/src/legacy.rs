@@ -3,8 +3,10 @@
 use serde_json::{Map, Value};
 
 /// Members whose content belongs to users, or holds no references.
-const OPAQUE: [&str; 9] = [
+const OPAQUE: [&str; 11] = [
     "metadata",
+    "definition",
+    "parameters",
     "dialects",
     "environment_variables",
     "constants",
@@ -14,6 +16,8 @@ const OPAQUE: [&str; 9] = [
     "arguments",
     "labels",
 ];
+/// Members whose keys are names that users chose.
+const NAMED: [&str; 4] = ["clusters", "dependencies", "gateways", "routes"];
 
 /// Prints every reference a second time, as `reference`, where clients look for it.
 pub fn name_references_twice(document: &mut Value) {
@@ -21,8 +25,12 @@ pub fn name_references_twice(document: &mut Value) {
         Value::Array(items) => items.iter_mut().for_each(name_references_twice),
         Value::Object(members) => {
             for (key, value) in members.iter_mut() {
-                if !OPAQUE.contains(&key.as_str()) {
-                    name_references_twice(value);
+                match value {
+                    _ if OPAQUE.contains(&key.as_str()) => {}
+                    Value::Object(named) if NAMED.contains(&key.as_str()) => {
+                        named.values_mut().for_each(name_references_twice);
+                    }
+                    value => name_references_twice(value),
                 }
             }
             if let Some(name) = members.get("ref").filter(|name| name.is_string()).cloned() {
@@ -64,7 +72,17 @@ mod tests {
             json!({"dependencies": {"ref": {"ref": "a"}}}),
             json!({"dependencies": {"ref": {"ref": "a", "reference": "a"}}}),
         );
+        check(
+            json!({"clusters": {"ports": {"dependencies": {"hosts": {"ref": "a"}}}}}),
+            json!({"clusters": {"ports": {"dependencies": {"hosts": {"ref": "a", "reference": "a"}}}}}),
+        );
+        check(
+            json!({"gateways": {"metadata": {"routes": {"labels": {"ref": "a"}}}}}),
+            json!({"gateways": {"metadata": {"routes": {"labels": {"ref": "a", "reference": "a"}}}}}),
+        );
         for verbatim in [
+            json!({"definition": {"x": {"ref": "a"}}}),
+            json!({"escalations": [{"type": "page", "parameters": {"x": {"ref": "a"}}}]}),
             json!({"metadata": {"x": {"ref": "a"}}}),
             json!({"environment_variables": {"ref": "a"}}),
             json!({"dialects": {"docker": {"ref": "a"}}}),

@@ -6,7 +6,7 @@ use crate::idempotency::Reply;
 use crate::problem::Failure;
 use crate::request::{Answer, Request, Route};
 use actix_web::http::StatusCode;
-use actix_web::{HttpResponse, web};
+use actix_web::web;
 use segue_domain::artifact::{ArtifactKey, Kind, Scale, ScaleReference};
 use segue_domain::command::{Command, Verb};
 use segue_domain::dsl::{self, DeploymentBody, Node};
@@ -101,10 +101,11 @@ async fn delete(request: Request) -> Answer {
         if request.body.is_empty() { Documents::read("")? } else { Documents::one(&request.body)? };
     let key = ArtifactKey::new(Kind::Deployment, &name);
     let state = request.running()?.store.state();
-    let wishes = documents
+    let mut wishes = documents
         .map(|node| Ok((key.clone(), undeploy(&request, &state, &documents, node, &name)?)))?;
     if wishes.is_empty() {
-        return Ok(HttpResponse::Accepted().finish());
+        // Nothing is taken away, under the revision that the request presumes.
+        wishes.push((key.clone(), Command::All(Vec::new())));
     }
     let reply =
         |state: &State| Ok(Reply::revised(StatusCode::ACCEPTED, request.revision(state, &key)?));
@@ -119,7 +120,7 @@ pub(super) fn undeploy(
     node: &Node,
     name: &str,
 ) -> segue_domain::problem::Result<Command> {
-    let body = documents::deployment_body(node, (&request.options(None), state))?;
+    let body = documents::removal_body(node, (&request.options(None), state))?;
     let submission = documents.submission(node, Verb::Delete);
     Ok(Command::Undeploy { name: name.to_owned(), body, submission })
 }

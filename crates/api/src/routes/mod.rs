@@ -121,7 +121,8 @@ impl Request {
     /// Carries out the wishes that `documents` make, one each, all or nothing, and answers with the artifacts.
     async fn write(&self, documents: &Documents, wishes: Vec<Wish>, writing: Writing) -> Answer {
         let keys: Vec<ArtifactKey> = wishes.iter().map(|(key, _)| key.clone()).collect();
-        let state = self.running()?.store.state();
+        let store = &self.running()?.store;
+        let (state, host) = (store.state(), &store.rules().gateway_host);
         if let Some(hidden) = keys.iter().find(|key| is_hidden(&state, key)) {
             let failure =
                 Failure::not_found(format!("gateway '{}' is not published yet", hidden.name));
@@ -129,7 +130,8 @@ impl Request {
         }
         let reply = |state: &State| {
             let represent = |key: &ArtifactKey| {
-                let mut document = dsl::representation_of_written(state, key).ok_or_else(|| {
+                let document = dsl::representation_of_written(state, key, host);
+                let mut document = document.ok_or_else(|| {
                     Failure::internal(format!("{key} is not there after it was written"))
                 })?;
                 self.finish(&mut document);
@@ -150,7 +152,8 @@ impl Request {
 
     /// The document of a stored artifact, as this client expects it.
     fn representation(&self, state: &State, key: &ArtifactKey) -> Option<Value> {
-        let mut document = dsl::representation(state, key)?;
+        let host = &self.running().ok()?.store.rules().gateway_host;
+        let mut document = dsl::representation(state, key, host)?;
         self.finish(&mut document);
         Some(document)
     }

@@ -115,8 +115,8 @@ async fn metric(request: &Request, places: Vec<Vec<String>>, of: Subject) -> Ans
     };
     let names = [Some(name.as_str()), other].into_iter().flatten();
     let alternatives = names.flat_map(|name| {
-        let named = |place: &Vec<String>| [&place[..], &[format!("metrics:{name}")]].concat();
-        places.iter().map(named).collect::<Vec<_>>()
+        let measured = |place: &Vec<String>| [&place[..], &[format!("metrics:{name}")]].concat();
+        places.iter().map(measured).collect::<Vec<_>>()
     });
     let alternatives = alternatives.collect();
     let settings = &request.service.config.settings.operation.metrics;

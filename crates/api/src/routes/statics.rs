@@ -131,7 +131,8 @@ fn shown(
     key: &ArtifactKey,
     references: References,
 ) -> Result<Option<Value>, Failure> {
-    let mut document = dsl::representation_with(state, key, references)?;
+    let host = &request.running()?.store.rules().gateway_host;
+    let mut document = dsl::representation_with(state, key, references, host)?;
     if let Some(document) = &mut document {
         request.finish(document);
     }

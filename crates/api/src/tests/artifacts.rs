@@ -246,3 +246,18 @@ async fn a_composition_is_stored_as_a_blueprint() {
     assert_eq!(refused.problem(), (400, "no-service".to_owned()));
     segue.stop().await;
 }
+
+/// What YAML takes for a boolean names the same artifact wherever it is written (documents, section 1.4).
+#[tokio::test]
+async fn a_name_that_is_a_boolean_has_one_spelling() {
+    let segue = Running::start().await;
+    let created = segue.post("/api/v1/breeds", "{name: on, deployable: x}").await;
+    assert_eq!((created.status, &created.json()["name"]), (201, &json!("true")));
+    let updated = segue.put("/api/v1/breeds", "{name: yes, deployable: y}").await;
+    assert_eq!((updated.status, &updated.json()["name"]), (200, &json!("true")));
+    let updated = segue.put("/api/v1/breeds/true", "{name: on, deployable: z}").await;
+    assert_eq!(updated.status, 200, "{updated:?}");
+    assert_eq!(segue.delete("/api/v1/breeds", "{name: on}").await.status, 204);
+    assert_eq!(segue.get("/api/v1/breeds/true").await.status, 404);
+    segue.stop().await;
+}

@@ -1,6 +1,7 @@
 //! Deployments over HTTP, from the request to what runs, simulated.
 
 use super::Running;
+use super::client::Reply;
 use serde_json::{Value, json};
 
 const BLUEPRINT: &str = "
@@ -105,5 +106,30 @@ async fn posted_deployments_get_names() {
     assert_eq!(none.problem(), (404, "not-found".to_owned()));
     let missing = segue.put("/api/v1/deployments/x", "{ref: nosuch}").await;
     assert_eq!(missing.problem().1, "artifact-not-found");
+    segue.stop().await;
+}
+
+/// Where gateways are reached, and what their routes lead to (runtime, 8 and 9.3).
+#[tokio::test]
+async fn gateways_tell_their_host_and_their_instances() {
+    let segue = Running::with(&[("gateway_driver.host", json!("10.0.0.9"))]).await;
+    assert_eq!(segue.put("/api/v1/deployments/shop", BLUEPRINT).await.status, 202);
+    let edge = "{name: edge, port: 9081, routes: {'[127.0.0.1:1]': {}}}";
+    assert_eq!(segue.post("/api/v1/gateways", edge).await.status, 201);
+    for gateway in ["edge", "shop/9080", "shop/web/http"] {
+        let path = format!("/api/v1/gateways/{gateway}");
+        let deployed = |answer: &Reply| answer.status == 200 && answer.json()["deployed"] == true;
+        let read = segue.wait(&path, deployed).await.json();
+        assert_eq!(read["service"]["host"], "10.0.0.9", "{gateway}");
+    }
+    let service = segue.get("/api/v1/deployments/shop").await.json();
+    let instances = service["clusters"]["web"]["services"][0]["instances"].clone();
+    let names = |list: &Value| -> Vec<String> {
+        let list = list.as_array().unwrap().iter();
+        list.map(|item| item["name"].as_str().unwrap().to_owned()).collect()
+    };
+    let gateway = segue.get("/api/v1/gateways/shop/web/http").await.json();
+    let targets = &gateway["routes"]["shop/web/web:1/http"]["targets"];
+    assert_eq!((names(targets), names(targets).len()), (names(&instances), 2), "{gateway}");
     segue.stop().await;
 }

@@ -128,6 +128,13 @@ async fn deployments_have_revisions_of_what_users_want() {
     let outdated = [("If-Match", &created[..])];
     assert_eq!(segue.client.send("PUT", path, &outdated, blueprint).await.status, 412);
     assert_eq!(segue.client.send("DELETE", path, &outdated, blueprint).await.status, 412);
+    // Also when nothing is to be taken away.
+    assert_eq!(segue.client.send("DELETE", path, &outdated, "").await.status, 412);
+    let current = [("If-Match", &scaled.headers["etag"][..])];
+    assert_eq!(segue.client.send("DELETE", path, &current, " ").await.status, 202);
+    let validated = segue.delete(&format!("{path}?validate_only=perhaps"), "").await;
+    assert_eq!(validated.problem(), (400, "invalid-parameter".to_owned()));
+    assert_eq!(segue.get(path).await.headers["etag"], scaled.headers["etag"]);
     let removed = segue
         .client
         .send("DELETE", path, &[("If-Match", &scaled.headers["etag"])], blueprint)

@@ -77,6 +77,17 @@ async fn requests_are_answered_as_over_http() {
 }
 
 #[tokio::test]
+async fn segments_are_dropped_before_the_socket_only() {
+    let segue = Running::with(&[("api.strip_path_segments", json!(2))]).await;
+    let mut socket = Socket::open(segue.client.address(), "/a/b/websocket").await;
+    for path in ["/breeds", "/breeds/"] {
+        let listed = ask(&mut socket, "PEEK", path, "", json!({})).await;
+        assert_eq!((&listed["status"], &listed["data"]), (&json!("OK"), &json!("[]")), "{listed}");
+    }
+    segue.stop().await;
+}
+
+#[tokio::test]
 async fn messages_have_several_forms() {
     let segue = Running::start().await;
     segue.post("/api/v1/breeds", BREED).await;

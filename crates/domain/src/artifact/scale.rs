@@ -97,6 +97,8 @@ impl FromStr for Cpu {
     }
 }
 
+const BYTES_PER_MEGABYTE: u64 = 1024 * 1024;
+
 /// An amount of memory, kept in hundredths of a megabyte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -107,7 +109,7 @@ pub struct Memory {
 impl Memory {
     /// An amount of whole megabytes.
     pub const fn from_megabytes(megabytes: u64) -> Self {
-        Self { centi_megabytes: megabytes * 100 }
+        Self { centi_megabytes: megabytes.saturating_mul(100) }
     }
 
     /// An amount of hundredths of a megabyte.
@@ -122,7 +124,10 @@ impl Memory {
 
     /// Bytes, where 1 MB is 1024 × 1024 bytes.
     pub const fn bytes(self) -> u64 {
-        self.centi_megabytes * (1024 * 1024) / 100
+        let (whole, hundredths) = (self.centi_megabytes / 100, self.centi_megabytes % 100);
+        whole
+            .saturating_mul(BYTES_PER_MEGABYTE)
+            .saturating_add(hundredths * BYTES_PER_MEGABYTE / 100)
     }
 }
 
@@ -277,6 +282,21 @@ mod tests {
         for text in ["64", "64KB", "1TB", "1Gi", "-1MB", "1,5GB", "MB", ""] {
             assert!(text.parse::<Memory>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn bytes_of_memory() {
+        for (text, bytes) in [
+            ("64MB", 64 << 20),
+            ("0.5MB", 1 << 19),
+            ("0.01MB", 10_485),
+            ("9999999999999.99MB", 9_999_999_999_999 * (1 << 20) + 1_038_090),
+            ("1e13MB", 0),
+        ] {
+            assert_eq!(text.parse().map_or(0, Memory::bytes), bytes, "{text}");
+        }
+        assert_eq!(Memory::from_centi_megabytes(u64::MAX).bytes(), u64::MAX);
+        assert_eq!(Memory::from_megabytes(u64::MAX).bytes(), u64::MAX);
     }
 
     #[test]

@@ -45,12 +45,12 @@ pub(super) fn deploy(
     };
     let written: BTreeSet<&str> =
         internal.iter().chain(&external).map(|gateway| gateway.name.as_str()).collect();
-    let leftovers = undeploy::gateways(state, &merged, &written, context);
+    let leftovers = undeploy::gateways(state, &merged, &written, context, rules);
     let key = ArtifactKey::new(Kind::Deployment, name);
     let changed = old != Some(&merged);
     let fact = changed.then(|| stated(merged));
     events.push(archived(&key, submission, fact, context));
-    events.extend(replaced_entries(state, name, &external, context));
+    events.extend(replaced_entries(state, name, &external, context, rules));
     events.extend(leftovers);
     events.extend(stored(state, internal.into_iter().chain(external), context, rules));
     Ok(events)
@@ -132,9 +132,15 @@ pub(super) fn stated(deployment: Deployment) -> Fact {
 }
 
 /// A gateway is gone.
-pub(super) fn deleted(state: &State, stored: &StoredGateway, context: &Context) -> Event {
+pub(super) fn deleted(
+    state: &State,
+    stored: &StoredGateway,
+    context: &Context,
+    rules: &Rules,
+) -> Event {
     let name = &stored.gateway.name;
-    let last = dsl::representation_of_written(state, &ArtifactKey::new(Kind::Gateway, name));
+    let key = ArtifactKey::new(Kind::Gateway, name);
+    let last = dsl::representation_of_written(state, &key, &rules.gateway_host);
     let last = last.unwrap_or_else(blank);
     if stored.deployed {
         gateway_undeployed(name, last, Some(GatewayFact::Deleted), context)
@@ -155,6 +161,7 @@ fn replaced_entries(
     deployment: &str,
     external: &[Gateway],
     context: &Context,
+    rules: &Rules,
 ) -> Vec<Event> {
     let names: BTreeSet<&str> = external.iter().map(|gateway| gateway.name.as_str()).collect();
     let numbers: BTreeSet<u16> =
@@ -164,7 +171,7 @@ fn replaced_entries(
         let is_entry = matches!(GatewayName::parse(&old.name), Some(GatewayName::External { .. }));
         is_entry && numbers.contains(&old.port.number) && !names.contains(old.name.as_str())
     });
-    old.map(|old| deleted(state, old, context)).collect()
+    old.map(|old| deleted(state, old, context, rules)).collect()
 }
 
 /// Gateways that differ from what is stored. Entries without port get one at once; internal gateways get theirs when

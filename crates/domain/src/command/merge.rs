@@ -3,8 +3,8 @@
 use super::prepare::{PreparedCluster, PreparedService, effective_arguments, own_arguments};
 use super::{Rules, gateways, references, slas};
 use crate::artifact::{
-    Blueprint, Cluster, Deployment, Gateway, Intention, Metadata, Percentage, Phase, PhaseName,
-    Port, PortType, Route, RoutePath, Service, Status, Traits,
+    Blueprint, Cluster, Deployment, Gateway, GatewayName, Intention, Metadata, Percentage, Phase,
+    PhaseName, Port, PortType, Route, RoutePath, Service, Status, Traits,
 };
 use crate::dsl::{self, pointer_segment, printed_variables, split_alias};
 use crate::problem::{Problem, ProblemKind, Problems, Result};
@@ -91,7 +91,7 @@ pub(super) fn external_gateways(
     for entry in &body.gateways {
         let pointer = format!("/gateways/{}", pointer_segment(&entry.key));
         let mut gateway = entry.gateway.clone();
-        gateway.name = format!("{}/{}", deployment.name, entry.key);
+        gateway.name = external_name(deployment, &entry.key, &pointer)?;
         references::resolve(state, &mut gateway, &pointer)?;
         Problems::check(dsl::condition_problems(&gateway, gateway.port.kind, &pointer).collect())?;
         for (path, route) in std::mem::take(&mut gateway.routes) {
@@ -343,6 +343,18 @@ fn complete_internal(
             ..problem
         })
     })
+}
+
+/// The name of the external gateway `key`; blueprints that were stored long ago may hold keys that make none.
+fn external_name(deployment: &Deployment, key: &str, pointer: &str) -> Result<String> {
+    let name = format!("{}/{key}", deployment.name);
+    if matches!(GatewayName::parse(&name), Some(GatewayName::External { .. })) {
+        return Ok(name);
+    }
+    let detail = format!("'{key}' is no name of an entry");
+    Err(Problem::new(ProblemKind::UnsupportedGatewayName, pointer, detail)
+        .hint("store the blueprint with a port or a general name as key")
+        .into())
 }
 
 /// The full path of an external route: `cluster/port` below the deployment.

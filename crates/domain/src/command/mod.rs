@@ -279,12 +279,12 @@ fn decide_alone(
             gateways::store(state, gateway, submission, context, rules)
         }
         Command::Store(store) => Ok(statics::store(state, store, context)),
-        Command::Delete { key } => statics::delete(state, key, context),
+        Command::Delete { key } => statics::delete(state, key, context, rules),
         Command::Deploy { name, body, submission } => {
             deploy::deploy(state, name, body, submission, context, rules)
         }
         Command::Undeploy { name, body, submission } => {
-            undeploy::undeploy(state, name, body, submission, context)
+            undeploy::undeploy(state, name, body, submission, context, rules)
         }
         Command::Scale { deployment, cluster, service, scale, submission } => {
             let key = (deployment.as_str(), cluster.as_str(), service.as_str());

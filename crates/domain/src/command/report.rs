@@ -161,7 +161,7 @@ fn about_service(
             vec![failure(key, words, phase, context)]
         }
         (ServiceReport::Images(images), _, _) => vec![images_event(key, images, context)],
-        (ServiceReport::Gone, Intention::Undeployment, _) => gone(state, key, context),
+        (ServiceReport::Gone, Intention::Undeployment, _) => gone(state, key, context, rules),
         (
             ServiceReport::TakenUp
             | ServiceReport::EnvironmentDue
@@ -278,8 +278,9 @@ fn done(state: &State, key: &ServiceKey, context: &Context, rules: &Rules) -> Ve
 }
 
 /// The service disappears; with the last one the deployment is archived as deleted.
-fn gone(state: &State, key: &ServiceKey, context: &Context) -> Vec<Event> {
-    let last = dsl::representation(state, &ArtifactKey::new(Kind::Deployment, &key.deployment));
+fn gone(state: &State, key: &ServiceKey, context: &Context, rules: &Rules) -> Vec<Event> {
+    let deployment = ArtifactKey::new(Kind::Deployment, &key.deployment);
+    let last = dsl::representation(state, &deployment, &rules.gateway_host);
     let fact = DeploymentFact::ServiceRemoved {
         cluster: key.cluster.clone(),
         service: key.service.clone(),
@@ -330,7 +331,8 @@ fn about_gateways(state: &State, routed: &Routed, context: &Context, rules: &Rul
             let mut after = state.clone();
             foresee(&mut after, &event, context);
             let key = ArtifactKey::new(Kind::Gateway, name);
-            event.value = dsl::representation(&after, &key).unwrap_or_else(blank);
+            let shown = dsl::representation(&after, &key, &rules.gateway_host);
+            event.value = shown.unwrap_or_else(blank);
         }
         events.push(event);
     }

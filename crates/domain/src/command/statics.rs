@@ -1,7 +1,7 @@
 //! Decides writes to artifacts that only users change, and the removal of any artifact but deployments.
 
 use super::archive::{archived, gateway_undeployed};
-use super::{Artifact, Context, Store, Submission, Verb};
+use super::{Artifact, Context, Rules, Store, Submission, Verb};
 use crate::artifact::{ArtifactKey, Blueprint, Breed, GatewayName, Kind};
 use crate::dsl;
 use crate::event::{Event, Fact, GatewayFact, StaticFact};
@@ -62,8 +62,14 @@ pub(super) fn store(state: &State, store: &Store, context: &Context) -> Vec<Even
 }
 
 /// Removes an artifact. A removal that removed nothing archives nothing.
-pub(super) fn delete(state: &State, key: &ArtifactKey, context: &Context) -> Result<Vec<Event>> {
-    let Some(representation) = dsl::representation(state, key) else { return Ok(Vec::new()) };
+pub(super) fn delete(
+    state: &State,
+    key: &ArtifactKey,
+    context: &Context,
+    rules: &Rules,
+) -> Result<Vec<Event>> {
+    let representation = dsl::representation(state, key, &rules.gateway_host);
+    let Some(representation) = representation else { return Ok(Vec::new()) };
     let submission = Submission { verb: Verb::Delete, representation };
     let fact = match key.kind {
         Kind::Gateway => {

@@ -2,7 +2,7 @@
 
 use super::archive::archived;
 use super::deploy::{blueprint, deleted, stated, stored_one};
-use super::{Context, Submission, Verb, check, merge};
+use super::{Context, Rules, Submission, Verb, check, merge};
 use crate::artifact::{
     ArtifactKey, Blueprint, Deployment, Gateway, GatewayName, Intention, Kind, Leaving, Percentage,
     Route, RoutePath, Service,
@@ -20,6 +20,7 @@ pub(super) fn undeploy(
     body: &DeploymentBody,
     submission: &Submission,
     context: &Context,
+    rules: &Rules,
 ) -> Result<Vec<Event>> {
     let Some(old) = state.deployment(name) else { return Ok(Vec::new()) };
     let named = named_services(old, &*blueprint(state, body)?);
@@ -36,7 +37,7 @@ pub(super) fn undeploy(
     check::remaining(&deployment)?;
     let submission =
         Submission { verb: Verb::Update, representation: submission.representation.clone() };
-    let gateways = gateways(state, &deployment, &BTreeSet::new(), context);
+    let gateways = gateways(state, &deployment, &BTreeSet::new(), context, rules);
     let key = ArtifactKey::new(Kind::Deployment, name);
     let mut events = vec![archived(&key, &submission, Some(stated(deployment)), context)];
     events.extend(gateways);
@@ -109,6 +110,7 @@ pub(super) fn gateways(
     deployment: &Deployment,
     written: &BTreeSet<&str>,
     context: &Context,
+    rules: &Rules,
 ) -> Vec<Event> {
     let stays = |cluster: &str, breed: &str, port: &str| {
         deployment.service(cluster, breed).is_some_and(|service| {
@@ -116,6 +118,11 @@ pub(super) fn gateways(
         })
     };
     let nothing_stays = deployment.services().all(|(_, service)| service.is_undeploying());
+    let told = |old: &StoredGateway, left: Left| match left {
+        Left::All => None,
+        Left::Some(kept) => Some(stored_one(*kept, context)),
+        Left::Nothing => Some(deleted(state, old, context, rules)),
+    };
     let mut removed: BTreeSet<String> = BTreeSet::new();
     let mut events = Vec::new();
     let all = state
@@ -129,46 +136,38 @@ pub(super) fn gateways(
             [_, cluster, breed, port] => stays(cluster, breed, port),
             _ => true,
         };
-        if let Some(event) = without_routes(state, old, keep, false, &mut removed, context) {
-            events.push(event);
+        let left = without_routes(&old.gateway, keep);
+        if matches!(left, Left::Nothing) {
+            removed.insert(old.gateway.name.clone());
         }
+        events.extend(told(old, left));
     }
     for old in external {
-        let keep = |path: &RoutePath| !removed.contains(path.as_str());
-        let mut removed_entries = BTreeSet::new();
-        events.extend(without_routes(
-            state,
-            old,
-            keep,
-            nothing_stays,
-            &mut removed_entries,
-            context,
-        ));
+        let keep = |path: &RoutePath| !nothing_stays && !removed.contains(path.as_str());
+        events.extend(told(old, without_routes(&old.gateway, keep)));
     }
     events
 }
 
-/// The event that leaves a gateway with the routes to keep, or removes it; `None` when nothing changes.
-fn without_routes(
-    state: &State,
-    stored: &StoredGateway,
-    keep: impl Fn(&RoutePath) -> bool,
-    remove: bool,
-    removed: &mut BTreeSet<String>,
-    context: &Context,
-) -> Option<Event> {
-    let gateway = &stored.gateway;
-    let mut kept = (**gateway).clone();
+/// What is left of a gateway when routes are taken from it.
+enum Left {
+    All,
+    Some(Box<Gateway>),
+    Nothing,
+}
+
+/// What is left of `gateway` with the routes to keep.
+fn without_routes(gateway: &Gateway, keep: impl Fn(&RoutePath) -> bool) -> Left {
+    let mut kept = gateway.clone();
     kept.routes.retain(|path, _| keep(path));
-    if remove || kept.routes.is_empty() {
-        removed.insert(gateway.name.clone());
-        return Some(deleted(state, stored, context));
+    if kept.routes.is_empty() {
+        return Left::Nothing;
     }
     if kept.routes.len() == gateway.routes.len() {
-        return None;
+        return Left::All;
     }
     spread(&mut kept);
-    Some(stored_one(kept, context))
+    Left::Some(Box::new(kept))
 }
 
 /// The routes that stay take over what the others had, in proportion to what they have.

@@ -51,7 +51,8 @@ pub(super) fn body(mut fields: Fields<'_>, scope: Scope, reading: &mut Reading) 
     if reading.is_printed {
         // A deployment keeps variables of services that are gone; a client may send back what it read.
         let mut variables = std::mem::take(&mut blueprint.environment_variables);
-        variables.retain(|key, _| blueprint_rules::unresolved_variable(&blueprint, key).is_none());
+        let clusters = blueprint_rules::declarations(&blueprint);
+        variables.retain(|key, _| blueprint_rules::unresolved_variable(&clusters, key).is_none());
         blueprint.environment_variables = variables;
     }
     reading.settle_rules(rules_begin, blueprint_rules::broken(&blueprint, scope), false);
@@ -140,7 +141,21 @@ fn external_gateway(
         reading.wrong_type(&element, "a route such as cluster/port, or a gateway");
         return None;
     };
-    Some(BlueprintGateway { key: output_key, gateway: Gateway { port: port?, ..gateway } })
+    let port = port?;
+    refuse_key(&output_key, &element, reading);
+    Some(BlueprintGateway { key: output_key, gateway: Gateway { port, ..gateway } })
+}
+
+/// Refuses a key that cannot be the second segment of a gateway's name.
+fn refuse_key(output_key: &str, element: &Element<'_>, reading: &mut Reading) {
+    if is_general_name(output_key) {
+        return;
+    }
+    let detail = format!("'{output_key}' is no name of an entry");
+    let problem = element.problem(ProblemKind::UnsupportedGatewayName, detail);
+    reading.refuse(problem.at(Some(element.place)).hint(
+        "write a port, or a name without white space, '/', '[' and ']' with 'port' below it",
+    ));
 }
 
 /// Refuses the name of a gateway inside a blueprint.
@@ -192,6 +207,7 @@ fn endpoints(
         let Some(port) = gateway::port(&element, reading) else { continue };
         let output_key =
             key_number(&port.text).map_or_else(|| port.text.clone(), |number| number.to_string());
+        refuse_key(&output_key, &element, reading);
         let gateway_pointer = format!("{canonical}/{}", pointer_segment(&output_key));
         let route_pointer = format!("{gateway_pointer}/routes/{}", pointer_segment(path.as_str()));
         element.standing_for(gateway_pointer, reading).standing_for(route_pointer, reading);

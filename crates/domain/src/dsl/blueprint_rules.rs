@@ -1,7 +1,7 @@
 //! The rules of a blueprint as a whole (documents, section 12.6), checked on the typed blueprint.
 
 use super::{
-    breed_rules::{declares, declares_variable, value_syntax_problem},
+    breed_rules::{Declared, value_syntax_problem},
     common,
     gateway::sticky_problem,
     reader::RuleProblem,
@@ -48,6 +48,8 @@ pub(super) enum Scope {
     Stored,
     /// To be merged into a deployment: whether dependencies are there is checked after the merge.
     Deployment,
+    /// To be taken away from a deployment: what else is there, such as routes and variables, need not fit to it.
+    Removal,
 }
 
 /// The rules that `blueprint` breaks.
@@ -56,14 +58,19 @@ pub(super) fn broken(blueprint: &Blueprint, scope: Scope) -> Vec<RuleProblem> {
     let mut add = |rank: u8, problems: Vec<Problem>| {
         broken.extend(problems.into_iter().map(|problem| RuleProblem { rank, problem }));
     };
-    add(rank::GATEWAY_PORTS, gateway_ports(blueprint));
-    add(rank::VARIABLES, variables(blueprint));
+    if scope == Scope::Removal {
+        add(rank::SERVICES, no_service(blueprint));
+        return broken;
+    }
+    let clusters = declarations(blueprint);
+    add(rank::GATEWAY_PORTS, gateway_ports(blueprint, &clusters));
+    add(rank::VARIABLES, variables(blueprint, &clusters));
     add(rank::VALUE_SYNTAX, value_syntax(blueprint));
-    add(rank::REFERENCES, references(blueprint));
+    add(rank::REFERENCES, references(blueprint, &clusters));
     add(rank::SERVICE_ROUTES, service_routes(blueprint));
     add(rank::WEIGHTS, weights(blueprint));
     add(rank::STICKY, sticky(blueprint));
-    add(rank::CONDITIONS, conditions(blueprint));
+    add(rank::CONDITIONS, conditions(blueprint, &clusters));
     add(rank::DUPLICATE_PORTS, duplicate_ports(blueprint));
     add(rank::INTERNAL_PORTS, internal_ports(blueprint));
     add(rank::ANONYMOUS_PORTS, anonymous_ports(blueprint));
@@ -75,7 +82,7 @@ pub(super) fn broken(blueprint: &Blueprint, scope: Scope) -> Vec<RuleProblem> {
         add(rank::DEPENDENCIES, dependencies(blueprint));
     }
     add(rank::RECURSION, recursion(blueprint));
-    add(rank::HEALTH_CHECKS, health_checks(blueprint));
+    add(rank::HEALTH_CHECKS, health_checks(blueprint, &clusters));
     if scope == Scope::Stored {
         add(rank::SLA_TARGETS, sla_targets(blueprint));
     }
@@ -89,6 +96,26 @@ fn inline_breeds(cluster: &BlueprintCluster) -> impl Iterator<Item = &Breed> {
 fn all_inline(cluster: &BlueprintCluster) -> bool {
     cluster.services.iter().all(|service| service.breed.inline().is_some())
 }
+
+/// What the breeds of a cluster declare.
+pub(super) struct Declarations<'b> {
+    /// Whether that is all, since no breed is referred to.
+    complete: bool,
+    declared: Declared<'b>,
+}
+
+/// By cluster: what its inline breeds declare.
+pub(super) fn declarations(blueprint: &Blueprint) -> Clusters<'_> {
+    let clusters = blueprint.clusters.iter();
+    clusters
+        .map(|(name, cluster)| {
+            let declared = Declared::by(inline_breeds(cluster));
+            (name.as_str(), Declarations { complete: all_inline(cluster), declared })
+        })
+        .collect()
+}
+
+type Clusters<'b> = HashMap<&'b str, Declarations<'b>>;
 
 /// All services with their canonical pointers.
 fn services(blueprint: &Blueprint) -> impl Iterator<Item = (String, &BlueprintService)> {
@@ -106,11 +133,11 @@ fn breeds(blueprint: &Blueprint) -> impl Iterator<Item = (String, &Breed)> {
     })
 }
 
-fn gateway_ports(blueprint: &Blueprint) -> Vec<Problem> {
+fn gateway_ports(blueprint: &Blueprint, clusters: &Clusters<'_>) -> Vec<Problem> {
     let mut problems = Vec::new();
     for entry in &blueprint.gateways {
         for path in entry.gateway.routes.keys() {
-            if let Some(detail) = unresolved_path(blueprint, path) {
+            if let Some(detail) = unresolved_path(clusters, path) {
                 let pointer =
                     format!("/gateways/{}/routes/{}", segment(&entry.key), segment(path.as_str()));
                 let problem = Problem::new(ProblemKind::UnresolvedGatewayPort, pointer, detail);
@@ -123,24 +150,23 @@ fn gateway_ports(blueprint: &Blueprint) -> Vec<Problem> {
 }
 
 /// Why `path` of an external gateway leads nowhere.
-fn unresolved_path(blueprint: &Blueprint, path: &RoutePath) -> Option<String> {
+fn unresolved_path(clusters: &Clusters<'_>, path: &RoutePath) -> Option<String> {
     let segments = path.segments();
     let [cluster_name, port] = segments[..] else {
         return Some(format!("'{}' is not of the form cluster/port", path.as_str()));
     };
-    let Some(cluster) = blueprint.clusters.get(cluster_name) else {
+    let Some(cluster) = clusters.get(cluster_name) else {
         return Some(format!("there is no cluster '{cluster_name}'"));
     };
-    let is_declared =
-        !all_inline(cluster) || inline_breeds(cluster).any(|breed| breed.ports.contains_key(port));
+    let is_declared = !cluster.complete || cluster.declared.ports.contains(port);
     (!is_declared)
         .then(|| format!("no breed of the cluster '{cluster_name}' declares the port '{port}'"))
 }
 
-fn variables(blueprint: &Blueprint) -> Vec<Problem> {
+fn variables(blueprint: &Blueprint, clusters: &Clusters<'_>) -> Vec<Problem> {
     let mut problems = Vec::new();
     for key in blueprint.environment_variables.keys() {
-        let detail = unresolved_variable(blueprint, key);
+        let detail = unresolved_variable(clusters, key);
         let pointer = format!("/environment_variables/{}", segment(key));
         problems.extend(detail.map(|detail| {
             Problem::new(ProblemKind::UnresolvedEnvironmentVariable, pointer, detail)
@@ -151,17 +177,16 @@ fn variables(blueprint: &Blueprint) -> Vec<Problem> {
 }
 
 /// Why the variable `key` of the blueprint names nothing.
-pub(super) fn unresolved_variable(blueprint: &Blueprint, key: &str) -> Option<String> {
+pub(super) fn unresolved_variable(clusters: &Clusters<'_>, key: &str) -> Option<String> {
     let Some((cluster_name, name)) =
         key.split_once('.').filter(|(_, name)| !name.is_empty() && !name.contains('.'))
     else {
         return Some(format!("'{key}' is not of the form cluster.NAME"));
     };
-    let Some(cluster) = blueprint.clusters.get(cluster_name) else {
+    let Some(cluster) = clusters.get(cluster_name) else {
         return Some(format!("there is no cluster '{cluster_name}'"));
     };
-    let is_declared =
-        !all_inline(cluster) || inline_breeds(cluster).any(|breed| declares_variable(breed, name));
+    let is_declared = !cluster.complete || cluster.declared.variables.contains(name);
     (!is_declared)
         .then(|| format!("no breed of the cluster '{cluster_name}' declares the variable '{name}'"))
 }
@@ -197,12 +222,12 @@ fn value_syntax(blueprint: &Blueprint) -> Vec<Problem> {
     values.filter_map(|(pointer, text)| value_syntax_problem(text, pointer)).collect()
 }
 
-fn references(blueprint: &Blueprint) -> Vec<Problem> {
+fn references(blueprint: &Blueprint, clusters: &Clusters<'_>) -> Vec<Problem> {
     let values = blueprint_values(blueprint).chain(breed_values(blueprint));
     let mut problems = Vec::new();
     for (pointer, text) in values {
         let parts = value::parse(text).unwrap_or_default();
-        let detail = parts.iter().find_map(|part| unresolved_reference(blueprint, part));
+        let detail = parts.iter().find_map(|part| unresolved_reference(clusters, part));
         problems.extend(detail.map(|detail| {
             Problem::new(ProblemKind::UnresolvedEnvironmentVariable, pointer, detail)
                 .hint("declare it in a breed of that cluster, or write '$$' for a '$'")
@@ -212,7 +237,7 @@ fn references(blueprint: &Blueprint) -> Vec<Problem> {
 }
 
 /// Why `part`, which names a cluster of this blueprint, refers to nothing.
-fn unresolved_reference(blueprint: &Blueprint, part: &ValuePart) -> Option<String> {
+fn unresolved_reference(clusters: &Clusters<'_>, part: &ValuePart) -> Option<String> {
     let (alias, group, name) = match part {
         ValuePart::Trait { alias, group, name } => (alias, group.as_str(), name),
         ValuePart::Address { alias, port } => (alias, "ports", port),
@@ -221,9 +246,8 @@ fn unresolved_reference(blueprint: &Blueprint, part: &ValuePart) -> Option<Strin
         | ValuePart::Host { .. }
         | ValuePart::Global { .. } => return None,
     };
-    let cluster = blueprint.clusters.get(alias).filter(|cluster| all_inline(cluster))?;
-    let is_declared =
-        group == "hosts" || inline_breeds(cluster).any(|breed| declares(breed, group, name));
+    let cluster = clusters.get(alias.as_str()).filter(|cluster| cluster.complete)?;
+    let is_declared = group == "hosts" || cluster.declared.has(group, name);
     (!is_declared)
         .then(|| format!("no breed of the cluster '{alias}' declares '{name}' among its {group}"))
 }
@@ -242,18 +266,21 @@ fn internal_gateways(
 
 fn service_routes(blueprint: &Blueprint) -> Vec<Problem> {
     let mut problems = Vec::new();
-    for (cluster, _, gateway, pointer) in internal_gateways(blueprint) {
-        for path in gateway.routes.keys() {
-            let is_service = |service: &BlueprintService| service.breed.name() == path.as_str();
-            if !cluster.services.iter().any(is_service) {
-                let pointer = format!("{pointer}/routes/{}", segment(path.as_str()));
-                let detail = format!("the cluster has no service '{}'", path.as_str());
-                let problem = Problem::new(ProblemKind::UnresolvedServiceRoute, pointer, detail);
-                problems.push(
-                    problem
-                        .hint("a route inside a cluster is the breed name of one of its services"),
-                );
-            }
+    for (name, cluster) in &blueprint.clusters {
+        let services: HashSet<&str> =
+            cluster.services.iter().map(|service| service.breed.name()).collect();
+        let gateways = cluster.gateways.iter();
+        let paths = gateways
+            .flat_map(|(port, gateway)| gateway.routes.keys().map(move |path| (port, path)));
+        for (port, path) in paths.filter(|(_, path)| !services.contains(path.as_str())) {
+            let (cluster, port) = (segment(name), segment(port));
+            let pointer =
+                format!("/clusters/{cluster}/gateways/{port}/routes/{}", segment(path.as_str()));
+            let detail = format!("the cluster has no service '{}'", path.as_str());
+            let problem = Problem::new(ProblemKind::UnresolvedServiceRoute, pointer, detail);
+            problems.push(
+                problem.hint("a route inside a cluster is the breed name of one of its services"),
+            );
         }
     }
     problems
@@ -294,11 +321,11 @@ fn port_kind(cluster: &BlueprintCluster, port: &str) -> PortType {
 }
 
 /// Conditions in place at tcp ports; those of external gateways count where they lead to a port of an inline breed.
-fn conditions(blueprint: &Blueprint) -> Vec<Problem> {
+fn conditions(blueprint: &Blueprint, clusters: &Clusters<'_>) -> Vec<Problem> {
     let is_declared = |path: &RoutePath| match path.segments()[..] {
-        [cluster, port] => blueprint.clusters.get(cluster).is_some_and(|cluster| {
-            inline_breeds(cluster).any(|breed| breed.ports.contains_key(port))
-        }),
+        [cluster, port] => {
+            clusters.get(cluster).is_some_and(|cluster| cluster.declared.ports.contains(port))
+        }
         _ => false,
     };
     let mut problems = Vec::new();
@@ -397,6 +424,7 @@ fn service_variables(blueprint: &Blueprint) -> Vec<Problem> {
     let mut problems = Vec::new();
     for (pointer, service) in services(blueprint) {
         let Some(breed) = service.breed.inline() else { continue };
+        let declared = Declared::by([breed]);
         for (name, value) in &service.environment_variables {
             let (kind, hint, detail) = if value.is_none() {
                 (
@@ -404,7 +432,7 @@ fn service_variables(blueprint: &Blueprint) -> Vec<Problem> {
                     "give it a value, or leave it out",
                     format!("the variable '{name}' has no value"),
                 )
-            } else if declares_variable(breed, name) {
+            } else if declared.variables.contains(name.as_str()) {
                 continue;
             } else {
                 let detail = format!("the breed '{}' declares no variable '{name}'", breed.name);
@@ -501,13 +529,14 @@ fn sla_targets(blueprint: &Blueprint) -> Vec<Problem> {
     .collect()
 }
 
-fn health_checks(blueprint: &Blueprint) -> Vec<Problem> {
+fn health_checks(blueprint: &Blueprint, clusters: &Clusters<'_>) -> Vec<Problem> {
     let mut problems = Vec::new();
     for (name, cluster) in &blueprint.clusters {
         let pointer = format!("/clusters/{}/health_checks", segment(name));
         let declares = |port: &str| {
-            !all_inline(cluster)
-                || inline_breeds(cluster).any(|breed| breed.ports.contains_key(port))
+            clusters
+                .get(name.as_str())
+                .is_none_or(|cluster| !cluster.complete || cluster.declared.ports.contains(port))
         };
         problems.extend(common::health_check_problems(
             cluster.health_checks.as_deref(),

@@ -12,6 +12,7 @@ use crate::{
     },
     problem::{Problem, ProblemKind},
 };
+use std::collections::{HashMap, HashSet};
 
 /// The order of the rules.
 pub(super) mod rank {
@@ -114,10 +115,14 @@ fn values(breed: &Breed) -> impl Iterator<Item = (String, &str)> {
 }
 
 fn trait_values(breed: &Breed, pointer: &str) -> Vec<Problem> {
+    let dependencies = breed.dependencies.iter();
+    let dependencies: Dependencies<'_> = dependencies
+        .map(|(alias, breed)| (alias.as_str(), breed.inline().map(|breed| Declared::by([breed]))))
+        .collect();
     let mut problems = Vec::new();
     for (place, text) in values(breed) {
         let parts = value::parse(text).unwrap_or_default();
-        let unresolved = parts.iter().find_map(|part| unresolved(part, breed));
+        let unresolved = parts.iter().find_map(|part| unresolved(part, &dependencies));
         problems.extend(unresolved.map(|detail| {
             Problem::new(
                 ProblemKind::UnresolvedDependencyInTraitValue,
@@ -130,35 +135,56 @@ fn trait_values(breed: &Breed, pointer: &str) -> Vec<Problem> {
     problems
 }
 
-/// Why `part` of a value of `breed` refers to nothing.
-fn unresolved(part: &ValuePart, breed: &Breed) -> Option<String> {
+/// By alias: what the breeds declare that a breed depends on, as far as they are written in place.
+type Dependencies<'b> = HashMap<&'b str, Option<Declared<'b>>>;
+
+/// Why `part` of a value of a breed with these dependencies refers to nothing.
+fn unresolved(part: &ValuePart, dependencies: &Dependencies<'_>) -> Option<String> {
     let (alias, member) = match part {
         ValuePart::Literal(_) | ValuePart::Local(_) | ValuePart::Global { .. } => return None,
         ValuePart::Host { alias } => (alias, None),
         ValuePart::Trait { alias, group, name } => (alias, Some((group.as_str(), name))),
         ValuePart::Address { alias, port } => (alias, Some(("ports", port))),
     };
-    let Some(dependency) = breed.dependencies.get(alias) else {
+    let Some(dependency) = dependencies.get(alias.as_str()) else {
         return Some(format!("'{alias}' is no dependency of this breed"));
     };
     let (group, name) = member?;
-    let declares = dependency.inline().is_none_or(|breed| declares(breed, group, name));
+    let declares = dependency.as_ref().is_none_or(|declared| declared.has(group, name));
     (!declares).then(|| format!("the dependency '{alias}' declares no '{name}' among its {group}"))
 }
 
-/// Whether `breed` declares the trait `name` in `group`.
-pub(super) fn declares(breed: &Breed, group: &str, name: &str) -> bool {
-    match group {
-        "ports" => breed.ports.contains_key(name),
-        "environment_variables" => declares_variable(breed, name),
-        "constants" => breed.constants.contains_key(name),
-        _ => false,
-    }
+/// What breeds declare, found by hash.
+#[derive(Default)]
+pub(super) struct Declared<'b> {
+    pub ports: HashSet<&'b str>,
+    /// Without their aliases.
+    pub variables: HashSet<&'b str>,
+    pub constants: HashSet<&'b str>,
 }
 
-/// Whether `breed` declares the environment variable `name`, with or without an alias.
-pub(super) fn declares_variable(breed: &Breed, name: &str) -> bool {
-    breed.environment_variables.keys().any(|key| split_alias(key).0 == name)
+impl<'b> Declared<'b> {
+    /// What one of `breeds` or more declare.
+    pub fn by(breeds: impl IntoIterator<Item = &'b Breed>) -> Self {
+        let mut declared = Self::default();
+        for breed in breeds {
+            declared.ports.extend(breed.ports.keys().map(String::as_str));
+            let variables = breed.environment_variables.keys();
+            declared.variables.extend(variables.map(|key| split_alias(key).0));
+            declared.constants.extend(breed.constants.keys().map(String::as_str));
+        }
+        declared
+    }
+
+    /// Whether the trait `name` is declared in `group`.
+    pub fn has(&self, group: &str, name: &str) -> bool {
+        match group {
+            "ports" => self.ports.contains(name),
+            "environment_variables" => self.variables.contains(name),
+            "constants" => self.constants.contains(name),
+            _ => false,
+        }
+    }
 }
 
 fn value_syntax(breed: &Breed, pointer: &str) -> Vec<Problem> {

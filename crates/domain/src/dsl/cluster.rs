@@ -11,7 +11,9 @@ use super::{
     tree::pointer_segment,
 };
 use crate::{
-    artifact::{BlueprintCluster, BlueprintService, BreedReference, Gateway, Traits, value},
+    artifact::{
+        BlueprintCluster, BlueprintService, BreedReference, Gateway, Traits, is_general_name, value,
+    },
     problem::{Problem, ProblemKind},
 };
 use indexmap::IndexMap;
@@ -99,11 +101,9 @@ fn service(mut fields: Fields<'_>, reading: &mut Reading) -> Option<BlueprintSer
         return Some(BlueprintService::from_breed(BreedReference::Inline(Box::new(breed))));
     }
     let breed = if !fields.has("breed") && is_reference {
-        let target = fields.take_either("ref", "reference", reading);
-        target.and_then(|target| {
-            let target = target.standing_for(breed_pointer, reading);
-            let name = fields::text(&target, reading)?;
-            fields::general_name(&target, &name, reading).then_some(BreedReference::Reference(name))
+        fields::referred(&mut fields, is_general_name, reading).map(|(name, target)| {
+            target.standing_for(breed_pointer, reading);
+            BreedReference::Reference(name)
         })
     } else {
         fields

@@ -24,13 +24,23 @@ pub enum DeploymentBody {
 
 /// Reads the body of a deployment. What Segue itself sets - status, instances, ports, hosts, health - is ignored.
 pub fn read_deployment_body(node: &Node, options: &Options) -> Result<DeploymentBody> {
+    read(node, Scope::Deployment, options)
+}
+
+/// Reads what is to be taken away from a deployment: a part of what was printed is enough, of which the names of clusters
+/// and breeds count (interface, 4.3).
+pub fn read_removal_body(node: &Node, options: &Options) -> Result<DeploymentBody> {
+    read(node, Scope::Removal, options)
+}
+
+fn read(node: &Node, scope: Scope, options: &Options) -> Result<DeploymentBody> {
     let mut reading = Reading::new(options);
     reading.is_deployment = true;
-    let body = body(&Element::root(node), &mut reading);
+    let body = body(&Element::root(node), scope, &mut reading);
     reading.finish(body)
 }
 
-fn body(element: &Element<'_>, reading: &mut Reading) -> Option<DeploymentBody> {
+fn body(element: &Element<'_>, scope: Scope, reading: &mut Reading) -> Option<DeploymentBody> {
     if let Reference::To(name) = fields::reference(element, &["kind"], reading) {
         return name.map(DeploymentBody::Reference);
     }
@@ -44,7 +54,7 @@ fn body(element: &Element<'_>, reading: &mut Reading) -> Option<DeploymentBody> 
         name.as_ref().is_none_or(|(name, element)| fields::general_name(element, name, reading));
     let metadata = fields.top(&[Kind::Blueprint, Kind::Deployment], reading);
     fields.ignore(&["lookup_name", "ports", "hosts"], reading);
-    let blueprint = blueprint::body(fields, Scope::Deployment, reading);
+    let blueprint = blueprint::body(fields, scope, reading);
     let name = name.map(|(name, _)| name).unwrap_or_default();
     is_legal.then(|| DeploymentBody::Blueprint(Box::new(Blueprint { name, metadata, ..blueprint })))
 }

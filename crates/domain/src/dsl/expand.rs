@@ -45,6 +45,7 @@ pub fn representation_with(
     state: &State,
     key: &ArtifactKey,
     references: References,
+    gateway_host: &str,
 ) -> Result<Option<Value>> {
     let document = match (key.kind, references) {
         (Kind::Blueprint, References::Expanded | References::Only) => {
@@ -64,7 +65,7 @@ pub fn representation_with(
             }
             write_breed(&breed)
         }
-        _ => return Ok(representation(state, key)),
+        _ => return Ok(representation(state, key, gateway_host)),
     };
     Ok(Some(document))
 }

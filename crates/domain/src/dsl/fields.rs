@@ -1,7 +1,7 @@
 //! Readers of single fields: texts, numbers, units, and the values that several kinds of artifact share.
 
 use super::{
-    reader::{Element, Reading},
+    reader::{Element, Fields, Reading},
     tree::{Scalar, ScalarKind, Value},
 };
 use crate::{
@@ -20,11 +20,7 @@ pub(super) fn text(element: &Element<'_>, reading: &mut Reading) -> Option<Strin
 
 /// The text of any scalar, without a word when it is none.
 pub(super) fn scalar_text(element: &Element<'_>) -> Option<String> {
-    match &element.node.value {
-        Value::Scalar(Scalar { kind: ScalarKind::Boolean(value), .. }) => Some(value.to_string()),
-        Value::Scalar(scalar) => Some(scalar.text.clone()),
-        Value::Null | Value::Sequence(_) | Value::Mapping(_) => None,
-    }
+    element.node.text()
 }
 
 /// A general name.
@@ -192,7 +188,6 @@ pub(super) fn reference_where(
     is_legal: fn(&str) -> bool,
     reading: &mut Reading,
 ) -> Reference {
-    use super::reader::Fields;
     if let Some(name) = element.plain_text() {
         let is_name = name_where(element, name, is_legal, reading);
         return Reference::To(is_name.then(|| name.to_owned()));
@@ -201,25 +196,36 @@ pub(super) fn reference_where(
         return Reference::No;
     }
     let Some(mut fields) = Fields::open(element, reading) else { return Reference::No };
-    let (short, long) = (fields.has("ref"), fields.has("reference"));
-    if !short && !long {
+    if !fields.has("ref") && !fields.has("reference") {
         return Reference::No;
     }
+    let name = referred(&mut fields, is_legal, reading);
+    fields.ignore(tolerated, reading);
+    fields.close(reading);
+    Reference::To(name.map(|(name, _)| name))
+}
+
+/// What `ref` or `reference` names, or both when they say the same, and where.
+pub(super) fn referred<'n>(
+    fields: &mut Fields<'n>,
+    is_legal: fn(&str) -> bool,
+    reading: &mut Reading,
+) -> Option<(String, Element<'n>)> {
+    let (short, long) = (fields.has("ref"), fields.has("reference"));
     let target = fields.take(if short { "ref" } else { "reference" }, reading);
     let name = target.and_then(|target| {
         let name = text(&target, reading)?;
-        name_where(&target, &name, is_legal, reading).then_some(name)
+        name_where(&target, &name, is_legal, reading).then_some((name, target))
     });
     if short && long {
-        let same = fields.take("reference", reading).map(|other| (scalar_text(&other), other));
-        if let Some((_, other)) = same.filter(|(other, _)| *other != name) {
+        let said = name.as_ref().map(|(name, _)| name);
+        let other = fields.take("reference", reading);
+        if let Some(other) = other.filter(|other| scalar_text(other).as_ref() != said) {
             let detail = "'reference' says something else than 'ref'";
             reading.refuse(
                 other.problem(ProblemKind::UnexpectedElement, detail).hint("keep one of the two"),
             );
         }
     }
-    fields.ignore(tolerated, reading);
-    fields.close(reading);
-    Reference::To(name)
+    name
 }

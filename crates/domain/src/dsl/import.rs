@@ -3,7 +3,9 @@
 //! What is imported stands where `import` stands: a problem in it is reported there.
 
 use super::{
+    Limits,
     expand::{References, representation_with},
+    import_merge::Merged,
     tree::{Key, Node, Scalar, ScalarKind, Spelling, Value},
 };
 use crate::artifact::{ArtifactKey, Kind};
@@ -24,11 +26,16 @@ pub fn import<'n>(node: &'n Node, state: &State) -> Result<Cow<'n, Node>> {
     let Some((key, list)) = entries.iter().find(|(key, _)| key.text == "import") else {
         return Ok(Cow::Borrowed(node));
     };
-    let mut merged = Vec::new();
+    let mut merged = Merged::default();
     let mut problems = Vec::new();
+    let mut nodes = node.size();
     for (pointer, item) in items(list, key.place)? {
         match definition(item, state) {
-            Ok(definition) => merge(&mut merged, definition),
+            Ok(definition) => {
+                nodes += definition.iter().map(|(_, node)| node.size()).sum::<usize>();
+                check_size(nodes, &pointer, item.place)?;
+                merged.merge(definition);
+            }
             Err(found) => problems.extend(
                 found
                     .iter()
@@ -39,8 +46,19 @@ pub fn import<'n>(node: &'n Node, state: &State) -> Result<Cow<'n, Node>> {
     }
     Problems::check(problems)?;
     let own = entries.iter().filter(|(key, _)| key.text != "import").cloned();
-    merge(&mut merged, own.collect());
-    Ok(Cow::Owned(Node { place: node.place, value: Value::Mapping(merged) }))
+    merged.merge(own.collect());
+    Ok(Cow::Owned(Node { place: node.place, value: Value::Mapping(merged.into_entries()) }))
+}
+
+/// Refuses what would hold more elements than a body may.
+fn check_size(nodes: usize, pointer: &str, place: Place) -> Result<()> {
+    let nodes_max = Limits::default().nodes;
+    if nodes <= nodes_max {
+        return Ok(());
+    }
+    let detail = format!("with what it imports the document has more than {nodes_max} elements");
+    let problem = Problem::new(ProblemKind::ImportDefinition, pointer, detail);
+    Err(problem.at(Some(place)).hint("import less").into())
 }
 
 /// What is to be imported, with pointers.
@@ -84,7 +102,8 @@ fn definition(item: &Node, state: &State) -> Result<Vec<(Key, Node)>> {
                     .hint(format!("one of {}", known.join(", ")))
             })?;
             let key = ArtifactKey::new(kind, name);
-            match representation_with(state, &key, References::Expanded)? {
+            // Where a gateway is reached is not read.
+            match representation_with(state, &key, References::Expanded, "")? {
                 Some(Json::Object(mut content)) => {
                     content.retain(|key, _| !OWN.contains(&&key[..]));
                     Some(content)
@@ -105,46 +124,6 @@ fn definition(item: &Node, state: &State) -> Result<Vec<(Key, Node)>> {
         (Key { text: key, place: item.place }, Node::from_json(value, item.place))
     });
     Ok(entries.collect())
-}
-
-/// Merges `over` into `base`.
-fn merge(base: &mut Vec<(Key, Node)>, over: Vec<(Key, Node)>) {
-    for (key, node) in over {
-        match base.iter_mut().find(|(own, _)| long(&own.text) == long(&key.text)) {
-            Some((own, old)) => {
-                merge_node(old, node);
-                own.place = key.place;
-            }
-            None => base.push((key, node)),
-        }
-    }
-}
-
-/// The key that `key` is short for: what is imported is in the long form, and both together would be refused.
-fn long(key: &str) -> &str {
-    match key {
-        "env" => "environment_variables",
-        "dialect" => "dialects",
-        other => other,
-    }
-}
-
-fn merge_node(base: &mut Node, over: Node) {
-    base.place = over.place;
-    match (&mut base.value, over.value) {
-        (Value::Mapping(base), Value::Mapping(over)) => merge(base, over),
-        (Value::Sequence(base), Value::Sequence(over)) => {
-            for item in over {
-                let is_there = base.iter().any(|own| own.to_json() == item.to_json());
-                if !is_there {
-                    base.push(item);
-                }
-            }
-        }
-        // Nothing equals an absent key.
-        (_, Value::Null) => {}
-        (base, over) => *base = over,
-    }
 }
 
 impl Node {

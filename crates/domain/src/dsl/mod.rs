@@ -20,6 +20,7 @@ mod expand;
 mod fields;
 mod gateway;
 mod import;
+mod import_merge;
 mod parse;
 mod reader;
 mod representation;
@@ -43,7 +44,7 @@ pub use breed::read_breed;
 pub use common::split_alias;
 pub use compose::{Composed, read_compose};
 pub use condition::read_condition;
-pub use deployment::{DeploymentBody, read_deployment_body};
+pub use deployment::{DeploymentBody, read_deployment_body, read_removal_body};
 pub use event::{EventQuery, PostedEvent, read_event_query, read_posted_event};
 pub use event_plain::read_plain_event;
 pub use expand::{References, representation_with};
@@ -135,10 +136,8 @@ pub fn document_key(node: &Node) -> Result<(Option<Kind>, Option<String>)> {
             .into());
     };
     let scalar = |name: &str| {
-        entries.iter().find(|(key, _)| key.text == name).and_then(|(_, node)| match &node.value {
-            Value::Scalar(scalar) => Some((scalar.text.clone(), node.place)),
-            _ => None,
-        })
+        let (_, node) = entries.iter().find(|(key, _)| key.text == name)?;
+        Some((node.text()?, node.place))
     };
     let name = scalar("name").map(|(name, _)| name);
     let Some((text, place)) = scalar("kind") else { return Ok((None, name)) };

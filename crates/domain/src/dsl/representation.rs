@@ -7,22 +7,26 @@ use super::{
     write_template,
 };
 use crate::artifact::{
-    ArtifactKey, Deployment, Gateway, GatewayName, Kind, Leaving, LookupClass, RoutePath, Traits,
-    lookup_name,
+    ArtifactKey, Deployment, Gateway, GatewayName, Kind, Leaving, RoutePath, Traits,
 };
 use crate::state::{State, StoredGateway};
 use indexmap::IndexMap;
 use serde_json::Value;
 
-/// The document of a stored artifact, or `None` when there is none. Gateways that are not published yet have none.
-pub fn representation(state: &State, key: &ArtifactKey) -> Option<Value> {
+/// The document of a stored artifact, or `None` when there is none. Gateways that are not published yet have none; the
+/// others are reached at `gateway_host`.
+pub fn representation(state: &State, key: &ArtifactKey, gateway_host: &str) -> Option<Value> {
     let hidden = key.kind == Kind::Gateway
         && state.gateways().get(&key.name).is_some_and(|stored| !stored.published);
-    if hidden { None } else { representation_of_written(state, key) }
+    if hidden { None } else { representation_of_written(state, key, gateway_host) }
 }
 
 /// The document of an artifact for whoever just wrote it: also of a gateway that is not published yet.
-pub fn representation_of_written(state: &State, key: &ArtifactKey) -> Option<Value> {
+pub fn representation_of_written(
+    state: &State,
+    key: &ArtifactKey,
+    gateway_host: &str,
+) -> Option<Value> {
     let name = key.name.as_str();
     match key.kind {
         Kind::Blueprint => state.blueprint(name).map(|blueprint| write_blueprint(&blueprint)),
@@ -42,7 +46,7 @@ pub fn representation_of_written(state: &State, key: &ArtifactKey) -> Option<Val
         Kind::Sla => state.slas().get(name).map(|stored| write_sla(&stored.artifact)),
         Kind::Gateway => {
             let stored = state.gateways().get(name)?;
-            Some(write_gateway(&stored.gateway, &gateway_view(state, stored)))
+            Some(write_gateway(&stored.gateway, &gateway_view(state, stored, gateway_host)))
         }
         Kind::Deployment => {
             let deployment = state.deployment(name)?;
@@ -111,7 +115,7 @@ fn deployment_view(state: &State, deployment: &Deployment) -> DeploymentView {
     DeploymentView { gateways, ports, external }
 }
 
-fn gateway_view(state: &State, stored: &StoredGateway) -> GatewayView {
+fn gateway_view(state: &State, stored: &StoredGateway, gateway_host: &str) -> GatewayView {
     let gateway = &stored.gateway;
     let name = GatewayName::parse(&gateway.name);
     let host = match name {
@@ -121,7 +125,7 @@ fn gateway_view(state: &State, stored: &StoredGateway) -> GatewayView {
             .map(|found| found.host.clone()),
         Some(GatewayName::External { .. } | GatewayName::StandAlone(_)) | None => None,
     };
-    let host = host.unwrap_or_else(|| "127.0.0.1".to_owned());
+    let host = host.unwrap_or_else(|| gateway_host.to_owned());
     let targets = gateway.routes.keys().map(|path| (path.clone(), targets(state, path)));
     GatewayView {
         internal: name.is_some_and(GatewayName::is_internal),
@@ -144,7 +148,7 @@ fn targets(state: &State, path: &RoutePath) -> Vec<TargetView> {
             .filter(|instance| instance.deployed && instance.leaving == Leaving::No);
         let target = |instance: &crate::artifact::Instance| {
             Some(TargetView::Address {
-                name: lookup_name(LookupClass::InternalTarget, &instance.name),
+                name: instance.name.clone(),
                 host: Some(instance.host.clone()),
                 port: *instance.ports.get(port)?,
             })

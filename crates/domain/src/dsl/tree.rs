@@ -78,11 +78,32 @@ impl Node {
         place
     }
 
+    /// How many elements it has, itself among them.
+    pub(crate) fn size(&self) -> usize {
+        1 + match &self.value {
+            Value::Null | Value::Scalar(_) => 0,
+            Value::Sequence(items) => items.iter().map(Node::size).sum(),
+            Value::Mapping(entries) => entries.iter().map(|(_, value)| value.size()).sum(),
+        }
+    }
+
     /// Where the character stands before which the text of this scalar has `offset` characters.
     pub fn place_within(&self, offset: usize) -> Place {
         match &self.value {
             Value::Scalar(scalar) => scalar.spelling.place(self.place, &scalar.text, offset),
             Value::Null | Value::Sequence(_) | Value::Mapping(_) => self.place,
+        }
+    }
+
+    /// The text that a scalar is where text is expected: as written, and `true` or `false` of a boolean (documents,
+    /// section 1.4). `None` of everything else.
+    pub fn text(&self) -> Option<String> {
+        match &self.value {
+            Value::Scalar(Scalar { kind: ScalarKind::Boolean(value), .. }) => {
+                Some(value.to_string())
+            }
+            Value::Scalar(scalar) => Some(scalar.text.clone()),
+            Value::Null | Value::Sequence(_) | Value::Mapping(_) => None,
         }
     }
 

@@ -1,6 +1,7 @@
 //! The canonical form of deployments, and their export as blueprints (documents, sections 13.2 and 13.3).
 
 use super::{
+    breed_rules::Declared,
     common::split_alias,
     write::{
         anonymous_gateway, arguments, head, insert_health_checks, insert_network, route, traits,
@@ -13,6 +14,7 @@ use crate::artifact::{
 };
 use indexmap::IndexMap;
 use serde_json::{Map, Value as Json, json};
+use std::collections::HashMap;
 use time::{OffsetDateTime, UtcOffset, format_description::FormatItem, macros::format_description};
 
 /// What is printed with a deployment and kept elsewhere.
@@ -78,8 +80,9 @@ pub fn write_deployment_as_blueprint(deployment: &Deployment, view: &DeploymentV
         (name.clone(), self::cluster(name, cluster, services, view))
     });
     out.insert("clusters".into(), Json::Object(clusters.collect()));
+    let clusters = declared(deployment);
     let declared =
-        deployment.environment_variables.iter().filter(|(key, _)| is_declared(deployment, key));
+        deployment.environment_variables.iter().filter(|(key, _)| is_declared(&clusters, key));
     let declared: Traits = declared.map(|(key, value)| (key.clone(), value.clone())).collect();
     out.insert("environment_variables".into(), traits(&declared));
     out.insert("dialects".into(), deployment.dialects.clone().into());
@@ -240,12 +243,20 @@ fn inherited<'a>(
     of_breed.and_then(|(_, value)| value.as_deref())
 }
 
+/// What the breeds of each cluster declare.
+fn declared(deployment: &Deployment) -> HashMap<&str, Declared<'_>> {
+    let clusters = deployment.clusters.iter();
+    clusters
+        .map(|(name, cluster)| {
+            let breeds = cluster.services.iter().map(|service| &service.breed);
+            (name.as_str(), Declared::by(breeds))
+        })
+        .collect()
+}
+
 /// Whether some breed of its cluster declares the variable `cluster.NAME`.
-fn is_declared(deployment: &Deployment, key: &str) -> bool {
-    let Some((cluster, name)) = key.split_once('.') else { return false };
-    let services = deployment.clusters.get(cluster).map(|cluster| cluster.services.iter());
-    services
-        .into_iter()
-        .flatten()
-        .any(|service| super::breed_rules::declares_variable(&service.breed, name))
+fn is_declared(clusters: &HashMap<&str, Declared<'_>>, key: &str) -> bool {
+    key.split_once('.').is_some_and(|(cluster, name)| {
+        clusters.get(cluster).is_some_and(|declared| declared.variables.contains(name))
+    })
 }

@@ -1,6 +1,6 @@
 //! Conditions of routes, from documents to what is stored; and what the page about them says.
 
-use crate::world::{World, deploy, store};
+use crate::world::{HOST, World, deploy, store};
 use segue_domain::artifact::condition::Condition;
 use segue_domain::artifact::value::ConfigurationValues;
 use segue_domain::artifact::{ArtifactKey, Kind};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 fn printed(world: &World, kind: Kind, name: &str) -> Value {
-    dsl::representation(&world.state(), &ArtifactKey::new(kind, name)).unwrap()
+    dsl::representation(&world.state(), &ArtifactKey::new(kind, name), HOST).unwrap()
 }
 
 fn refusal(result: Result<impl Sized, Problems>) -> String {

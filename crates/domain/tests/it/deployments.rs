@@ -3,6 +3,7 @@
 use crate::world::{World, delete, deploy, store, undeploy};
 use segue_domain::artifact::{Instance, Kind, Leaving};
 use segue_domain::command::{Command, Report, Routed, ServiceReport};
+use segue_domain::dsl::{self, DeploymentBody};
 use segue_domain::event::Record;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -521,4 +522,54 @@ fn a_gateway_that_goes_is_told_as_it_was() {
     for gateway in ["shop/9080", "shop/web/http"] {
         assert_eq!(undeployed(&removed, gateway), told(gateway));
     }
+}
+
+/// Blueprints that were stored long ago may hold keys that are refused today.
+#[test]
+fn the_key_of_an_entry_makes_the_name_of_an_external_gateway() {
+    for key in ["my entry", "web/http", ""] {
+        let mut command = deploy("shop", SHOP).unwrap();
+        let Command::Deploy { body, .. } = &mut command else { unreachable!() };
+        let DeploymentBody::Blueprint(blueprint) = &mut **body else { unreachable!() };
+        key.clone_into(&mut blueprint.gateways[0].key);
+        let problems = World::new().execute(&command).unwrap_err();
+        assert_eq!(problems.first().kind.name(), "unsupported-gateway-name", "{key}");
+        assert!(problems.first().pointer.starts_with("/gateways/"), "{key}");
+    }
+}
+
+/// Shows: I4.3-delete-5
+#[test]
+fn an_export_of_which_only_what_goes_is_left_takes_that_away() {
+    const PINNED: &str = "
+clusters:
+  web:
+    services:
+    - breed: {name: web:1, deployable: w, ports: {http: 80}, env: {A: 1}}
+    - breed: {name: web:2, deployable: w, ports: {http: 80}, env: {A: 1}}
+    gateways: {http: {routes: {web:1: {weight: 100%}, web:2: {weight: 0%}}}}
+  store: {name: store:1, deployable: s, ports: {api: 81}, env: {B: 1}}
+environment_variables: {web.A: 2, store.B: 2}
+gateways: {9080: web/http, 9081: store/api}";
+    let mut world = World::new();
+    world.must(&deploy("shop", PINNED).unwrap());
+    let keep = |cluster: &str, service: &str| {
+        let mut export = dsl::representation_as_blueprint(&world.state(), "shop").unwrap();
+        export["clusters"].as_object_mut().unwrap().retain(|name, _| name == cluster);
+        let services = export["clusters"][cluster]["services"].as_array_mut().unwrap();
+        services.retain(|found| found["breed"]["name"] == service);
+        export.to_string()
+    };
+    let (second, store) = (keep("web", "web:2"), keep("store", "store:1"));
+    // The same is no body of a merge.
+    assert!(deploy("shop", &second).is_err());
+    world.must(&undeploy("shop", &second).unwrap());
+    world.must(&undeploy("shop", &store).unwrap());
+    let state = world.state();
+    let services = state.deployment("shop").unwrap().services();
+    let staying = services.filter(|(_, service)| !service.is_undeploying());
+    let staying: Vec<_> = staying.map(|(_, service)| service.breed.name.as_str()).collect();
+    assert_eq!(staying, ["web:1"]);
+    let refused = undeploy("shop", "{clusters: {}}").unwrap_err();
+    assert_eq!(refused.first().kind.name(), "no-service");
 }

@@ -107,7 +107,7 @@ fn targets_stay_as_long_as_what_scales_them() {
         format!("{{clusters: {{{cluster}: {{services: [{{breed: {cluster}:1}}]}}}}}}")
     };
     let problems = world.execute(&undeploy("shop", &named("store")).unwrap()).unwrap_err();
-    let problem = &problems.0[0];
+    let problem = problems.first();
     assert_eq!(problem.kind, ProblemKind::UnresolvedScaleEscalationTargetCluster);
     assert_eq!(problem.pointer, "/clusters/web/sla/escalations/0/target");
     world.must(&undeploy("shop", &named("web")).unwrap());

@@ -1,6 +1,6 @@
 //! The examples that the language was described with work as written.
 
-use crate::world::{World, deploy, store};
+use crate::world::{HOST, World, deploy, store};
 use segue_domain::artifact::{ArtifactKey, Kind};
 use segue_domain::dsl::{self, Options};
 use segue_domain::problem::Problems;
@@ -88,9 +88,9 @@ fn the_examples_of_the_page_are_read_and_printed() {
         world.execute(&store(kind, &text).unwrap()).unwrap();
         let name = dsl::document_key(&dsl::document(&text).unwrap()).unwrap().1.unwrap();
         let key = ArtifactKey::new(kind, name);
-        let printed = dsl::representation(&world.state(), &key).unwrap();
+        let printed = dsl::representation(&world.state(), &key, HOST).unwrap();
         world.execute(&store(kind, &printed.to_string()).unwrap()).unwrap();
-        assert_eq!(dsl::representation(&world.state(), &key).unwrap(), printed, "{text}");
+        assert_eq!(dsl::representation(&world.state(), &key, HOST).unwrap(), printed, "{text}");
     }
     for kind in Kind::ALL {
         assert!(kinds.contains(&kind), "{} has an example", kind.singular());

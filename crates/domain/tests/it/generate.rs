@@ -1,6 +1,6 @@
 //! Random wishes and reports, legal and not, of few names, so that they meet.
 
-use crate::world::{delete, deploy, post, service_key, store, submission, undeploy};
+use crate::world::{HOST, delete, deploy, post, service_key, store, submission, undeploy};
 use proptest::collection::{btree_set, vec};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -48,7 +48,7 @@ impl Step {
             Step::Undeploy(name, which) => undeploy(name, &named(state, name, which)?).ok(),
             Step::SendBack(name) => {
                 let key = segue_domain::artifact::ArtifactKey::new(Kind::Deployment, *name);
-                deploy(name, &dsl::representation(state, &key)?.to_string()).ok()
+                deploy(name, &dsl::representation(state, &key, HOST)?.to_string()).ok()
             }
             Step::Shift(gateway, weights) => shift(state, *gateway, weights),
             Step::Scale(service, instances) => scale(state, *service, *instances),

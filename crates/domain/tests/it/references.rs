@@ -1,6 +1,6 @@
 //! What documents refer to and build on: stored routes and rewrites, imports, expansion, and compositions.
 
-use crate::world::{World, delete, deploy, store, store_node};
+use crate::world::{HOST, World, delete, deploy, store, store_node};
 use segue_domain::artifact::{ArtifactKey, Kind};
 use segue_domain::dsl::{self, References};
 use segue_domain::problem::Problems;
@@ -16,7 +16,8 @@ fn world(artifacts: &[(Kind, &str)]) -> World {
 }
 
 fn shown(world: &World, kind: Kind, name: &str, references: References) -> Value {
-    let shown = dsl::representation_with(&world.state(), &ArtifactKey::new(kind, name), references);
+    let key = ArtifactKey::new(kind, name);
+    let shown = dsl::representation_with(&world.state(), &key, references, HOST);
     shown.unwrap_or_else(|problems| panic!("{problems:?}")).unwrap()
 }
 
@@ -128,7 +129,7 @@ fn slas_escalations_and_conditions_are_expanded_too() {
     world.must(&delete(Kind::Escalation, "pager"));
     let key = ArtifactKey::new(Kind::Blueprint, "plan");
     assert_eq!(
-        refused(dsl::representation_with(&world.state(), &key, References::Expanded)),
+        refused(dsl::representation_with(&world.state(), &key, References::Expanded, HOST)),
         [
             "artifact-not-found /clusters/web/sla: there is no escalation 'pager'",
             "artifact-not-found /clusters/web/gateways/http/routes/web:1/condition: there is no condition 'beta'"
@@ -169,7 +170,7 @@ fn references_are_expanded_recursively_or_put_in_place() {
 
     let expand = |world: &World, kind, name| {
         let key = ArtifactKey::new(kind, name);
-        refused(dsl::representation_with(&world.state(), &key, References::Expanded))
+        refused(dsl::representation_with(&world.state(), &key, References::Expanded, HOST))
     };
     world.must(&store(Kind::Breed, "{name: c, deployable: d, dependencies: {x: gone}}").unwrap());
     assert_eq!(
@@ -200,7 +201,8 @@ fn expansion_has_a_limit() {
     }
     world.must(&store(Kind::Breed, "{name: b40, deployable: d}").unwrap());
     let key = ArtifactKey::new(Kind::Breed, "b0");
-    let problems = refused(dsl::representation_with(&world.state(), &key, References::Expanded));
+    let problems =
+        refused(dsl::representation_with(&world.state(), &key, References::Expanded, HOST));
     assert!(problems[0].starts_with("invalid-parameter"), "{problems:?}");
 }
 
@@ -235,6 +237,42 @@ fn imports_are_merged_in_order_and_the_document_wins() {
     assert_eq!((problems.first().kind.name(), place), ("unexpected-element", Some((4, 9))));
     let plain = dsl::document("{name: x}").unwrap();
     assert_eq!(*dsl::import(&plain, &world.state()).unwrap(), plain);
+}
+
+/// Large imports, which took minutes when each item was compared with all others.
+#[test]
+fn what_is_imported_is_merged_in_time_and_within_limits() {
+    let list = |from: usize, to: usize| {
+        let items: Vec<String> =
+            (from..to).map(|n| format!("{{a: {n}, b: {{c: {n}, d: x}}}}")).collect();
+        items.join(", ")
+    };
+    let map = (0..20_000).map(|n| format!("k{n}: {n}")).collect::<Vec<_>>().join(", ");
+    let large = format!("{{name: large, definition: {{x: [{}], y: {{{map}}}}}}}", list(0, 15_000));
+    let small =
+        "{name: small, definition: {x: [{b: {d: x, c: 7}, a: 7}, {a: -1}], y: {k7: seven}}}";
+    let world = world(&[(Kind::Template, &large), (Kind::Template, small)]);
+    let started = std::time::Instant::now();
+    let many = ", small".repeat(98);
+    let node = dsl::document(&format!(
+        "{{import: [large{many}], x: [{}], y: {{k8: eight, z: 1}}}}",
+        list(14_000, 16_000)
+    ));
+    let merged = dsl::import(&node.unwrap(), &world.state()).unwrap().to_json();
+    let items = merged["x"].as_array().unwrap();
+    assert_eq!((items.len(), &items[15_000]), (16_001, &json!({"a": -1})));
+    assert_eq!(merged["y"].as_object().unwrap().len(), 20_001);
+    assert_eq!((&merged["y"]["k7"], &merged["y"]["k8"]), (&json!("seven"), &json!("eight")));
+    assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
+
+    let node = dsl::document("import: [small, large, large, large, large]").unwrap();
+    let problems = refused(dsl::import(&node, &world.state()));
+    assert_eq!(
+        problems,
+        [
+            "import-definition /import/3: with what it imports the document has more than 200000 elements"
+        ]
+    );
 }
 
 const COMPOSITION: &str = "

@@ -2,7 +2,7 @@
 
 use crate::generate::steps;
 use crate::laws::content;
-use crate::world::{World, deploy, store};
+use crate::world::{HOST, World, deploy, store};
 use proptest::prelude::*;
 use segue_domain::artifact::{ArtifactKey, Kind};
 use segue_domain::dsl;
@@ -24,7 +24,7 @@ proptest! {
             if refers_to_what_is_gone(&state, &key) {
                 continue;
             }
-            let text = dsl::representation(&state, &key).expect("it is there").to_string();
+            let text = dsl::representation(&state, &key, HOST).expect("it is there").to_string();
             let command = match key.kind {
                 Kind::Deployment => deploy(&key.name, &text),
                 _ => store(key.kind, &text),

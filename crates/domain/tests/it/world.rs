@@ -15,6 +15,9 @@ use serde_json::Value;
 use std::sync::Arc;
 use time::{Duration, OffsetDateTime};
 
+/// Where gateways are reached.
+pub const HOST: &str = "127.0.0.1";
+
 /// A store, and the time, which only commands move.
 pub struct World {
     pub store: Log,
@@ -149,7 +152,7 @@ pub fn deploy(name: &str, body: &str) -> Result<Command, Problems> {
 pub fn undeploy(name: &str, body: &str) -> Result<Command, Problems> {
     Ok(Command::Undeploy {
         name: name.to_owned(),
-        body: Box::new(dsl::read_deployment_body(&node(body), &Options::default())?),
+        body: Box::new(dsl::read_removal_body(&node(body), &Options::default())?),
         submission: submission(Verb::Delete),
     })
 }

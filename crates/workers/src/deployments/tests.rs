@@ -223,9 +223,9 @@ fn of_too_many_instances_those_that_run_stay() {
 #[test]
 fn an_instance_that_was_started_again_in_its_place_passes_its_checks_anew() {
     let results = Arc::new(Results::default());
-    let World { store, containers, deployments, gateways } = World::new();
+    let World { store, containers, deployments, gateways, proxy } = World::new();
     let deployments = deployments.held_back_by(Arc::clone(&results));
-    let mut world = World { store, containers, deployments, gateways };
+    let mut world = World { store, containers, deployments, gateways, proxy };
     world.deploy(
         "clusters: {web: {services: [{breed: {name: 'web:1', deployable: {type: process, definition: a}, ports: {http: 8080/http}, health_checks: [{path: /, port: http, initial_delay: 1s, timeout: 1s, interval: 1s, failures: 1}]}, scale: {cpu: 1, memory: 1GB, instances: 1}}]}}",
     );

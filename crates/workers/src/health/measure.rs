@@ -260,11 +260,12 @@ fn running(service: &Service) -> impl Iterator<Item = &str> {
 
 /// What all services of a deployment ask for together.
 fn allocation(deployment: &Deployment) -> Value {
-    let (mut milli, mut megabytes, mut instances) = (0, 0, 0);
+    let (mut milli, mut megabytes, mut instances) = (0_u64, 0_u64, 0);
     for (_, service) in deployment.services() {
         let count = u64::from(service.scale.instances);
-        milli += count * service.scale.cpu.milli();
-        megabytes += count * (service.scale.memory.centi_megabytes() / 100);
+        let own = service.scale.memory.centi_megabytes() / 100;
+        milli = count.saturating_mul(service.scale.cpu.milli()).saturating_add(milli);
+        megabytes = count.saturating_mul(own).saturating_add(megabytes);
         instances += count;
     }
     let cores = two_decimals(ratio(milli, 1000));

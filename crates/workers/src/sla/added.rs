@@ -85,11 +85,11 @@ impl Subject<'_> {
         Ok(own.and_then(|own| Some(EscalationEvent::of_record(own)?.direction)))
     }
 
-    /// The scales before `scaled`, when it led to `scales`; what is not among them is as it is now. `None` when it did
+    /// The scales before `changes`, when they led to `scales`; what is not among them is as it is now. `None` when they did
     /// not: somebody else has changed them since.
-    fn undone(&self, scales: &Scales, scaled: &[Scaled]) -> Option<Scales> {
+    fn undone(&self, scales: &Scales, changes: &[Scaled]) -> Option<Scales> {
         let mut before = scales.clone();
-        for change in scaled.iter().rev() {
+        for change in changes.iter().rev() {
             if self.scale(&before, change)? != change.to {
                 return None;
             }

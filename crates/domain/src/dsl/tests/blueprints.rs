@@ -57,6 +57,8 @@ fn short_forms_of_clusters_and_services() {
     services("{services: [br]}", &["br"]);
     services("{services: [{ref: br, scale: s}]}", &["br s"]);
     services("{services: {reference: br}}", &["br"]);
+    services("{services: [{ref: br, reference: br, scale: s}]}", &["br s"]);
+    services("{ref: br, reference: br}", &["br"]);
     services("{services: [{name: br, deployable: d}]}", &["br"]);
     services("{name: br, deployable: d}", &["br"]);
     services("{breed: br, scale: s}", &["br s"]);
@@ -78,6 +80,10 @@ fn short_forms_of_clusters_and_services() {
         written.pointer("/clusters/d/services/0/environment_variables"),
         Some(&json!({"A": "1"}))
     );
+}
+
+#[test]
+fn what_is_no_cluster_or_service() {
     refuse("clusters: {c: 5}", &["unexpected-type /clusters/c 2:15"]);
     refuse("clusters: {c: [5]}", &["unexpected-type /clusters/c/0 2:16"]);
     refuse("clusters: {c: [[a]]}", &["unexpected-type /clusters/c/0 2:16"]);
@@ -112,6 +118,10 @@ fn short_forms_of_clusters_and_services() {
         "clusters: {c: {breed: x, scale: {ref: s, cpu: 1}}}",
         &["unexpected-element /clusters/c/scale/cpu 2:42"],
     );
+    refuse(
+        "clusters: {c: {ref: x, reference: y}}",
+        &["unexpected-element /clusters/c/reference 2:35"],
+    );
     refuse("clusters: {c: {breed: x, scale: 5}}", &["unexpected-type /clusters/c/scale 2:33"]);
     refuse("clusters: {'a b': x}", &["illegal-name /clusters/a b 2:12"]);
     refuse("clusters: [x]", &["unexpected-type /clusters 2:11"]);
@@ -139,7 +149,7 @@ fn external_gateways() {
     gateways("gateways: {web: c/web}", json!({"web": ["web", ["c/web"]]}));
     gateways("gateways: {web: {port: 90, routes: c/web}}", json!({"web": ["90", ["c/web"]]}));
     gateways("gateways: {8080: {port: 90, routes: c/web}}", json!({"8080": ["90", ["c/web"]]}));
-    gateways("gateways: {a/b: {port: 90, metadata: {x: 1}}}", json!({"a/b": ["90", []]}));
+    gateways("gateways: {a.b: {port: 90, metadata: {x: 1}}}", json!({"a.b": ["90", []]}));
     gateways(
         "endpoints: {c.web: '9050', c.tcp: 9050}",
         json!({"9050": ["9050", ["c/web", "c/tcp"]]}),
@@ -162,6 +172,16 @@ fn external_gateways() {
         &["unexpected-element /gateways/80/lookup_name 2:17"],
     );
     refuse("gateways: {70000: c/web}", &["invalid-gateway-port /gateways/70000 2:19"]);
+    refuse("gateways: {my entry: c/web}", &["unsupported-gateway-name /gateways/my entry 2:12"]);
+    refuse(
+        "gateways: {a/b: {port: 90, routes: c/web}, '': {port: 91}, '[a]': {port: 92}}",
+        &[
+            "unsupported-gateway-name /gateways/a~1b 2:12",
+            "unsupported-gateway-name /gateways/ 2:44",
+            "unsupported-gateway-name /gateways/[a] 2:60",
+        ],
+    );
+    refuse("endpoints: {c.web: my entry}", &["unsupported-gateway-name /endpoints/c.web 2:13"]);
     refuse("gateways: {80: x/web}", &["unresolved-gateway-port /gateways/80 2:12"]);
     refuse(
         "gateways: {80: {routes: {c/x: {}}}}",
