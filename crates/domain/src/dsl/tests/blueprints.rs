@@ -57,8 +57,6 @@ fn short_forms_of_clusters_and_services() {
     services("{services: [br]}", &["br"]);
     services("{services: [{ref: br, scale: s}]}", &["br s"]);
     services("{services: {reference: br}}", &["br"]);
-    services("{services: [{ref: br, reference: br, scale: s}]}", &["br s"]);
-    services("{ref: br, reference: br}", &["br"]);
     services("{services: [{name: br, deployable: d}]}", &["br"]);
     services("{name: br, deployable: d}", &["br"]);
     services("{breed: br, scale: s}", &["br s"]);
@@ -118,16 +116,22 @@ fn what_is_no_cluster_or_service() {
         "clusters: {c: {breed: x, scale: {ref: s, cpu: 1}}}",
         &["unexpected-element /clusters/c/scale/cpu 2:42"],
     );
-    refuse(
-        "clusters: {c: {ref: x, reference: y}}",
-        &["unexpected-element /clusters/c/reference 2:35"],
-    );
     refuse("clusters: {c: {breed: x, scale: 5}}", &["unexpected-type /clusters/c/scale 2:33"]);
     refuse("clusters: {'a b': x}", &["illegal-name /clusters/a b 2:12"]);
     refuse("clusters: [x]", &["unexpected-type /clusters 2:11"]);
     refuse(
         "clusters: {c: x}\nhosts: {}\nports: {}",
         &["unexpected-element /hosts 3:1", "unexpected-element /ports 4:1"],
+    );
+}
+
+#[test]
+fn both_spellings_of_a_reference_say_the_same() {
+    services("{services: [{ref: br, reference: br, scale: s}]}", &["br s"]);
+    services("{ref: br, reference: br}", &["br"]);
+    refuse(
+        "clusters: {c: {ref: x, reference: y}}",
+        &["unexpected-element /clusters/c/reference 2:35"],
     );
 }
 
