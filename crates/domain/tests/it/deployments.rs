@@ -359,8 +359,8 @@ fn both_of_a_pair_can_go_together() {
         events(&mut world, &undeploy("shop", NAMED_BOTH).unwrap()),
         [
             "archive deployments:shop archiving:update",
-            "gateway gateways:shop/web/http deployments:shop",
-            "gateway gateways:shop/9080 deployments:shop",
+            "event gateways:shop/web/http deployments:shop",
+            "event gateways:shop/9080 deployments:shop",
         ]
     );
     assert_eq!(gateways(&world), Vec::<String>::new());
