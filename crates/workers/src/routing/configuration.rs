@@ -158,17 +158,23 @@ impl<'a> Expansion<'a> {
         }
         let plain =
             inner.sticky.is_none() && route.rewrites.is_empty() && route.balance.0 == "default";
+        // A hop that comes back here would never end.
+        let hop = |above: &[&str], state| {
+            let comes_back = above.iter().any(|above| leads_to(state, inner, above));
+            comes_back.then(Ways::default)
+        };
         let deep = self.above.len() > NESTING_MAX || self.budget == 0;
         if deep || !plain || protocol(inner) != protocol(outer) {
-            // A hop that comes back here would never end.
-            let comes_back = self.above.iter().any(|above| leads_to(self.state, inner, above));
-            return comes_back.then(Ways::default);
+            return hop(&self.above, self.state);
         }
         self.budget -= 1;
         let ways = self.ways(inner);
         // Conditions of the inner gateway look at what comes to it, which is known here only where that is everything.
         let all_goes_there = outer.routes.len() == 1 && route.condition.is_none();
-        (ways.wishes.is_empty() || all_goes_there).then_some(ways)
+        if ways.wishes.is_empty() || all_goes_there {
+            return Some(ways);
+        }
+        hop(&self.above, self.state)
     }
 }
 

@@ -183,7 +183,7 @@ impl Worker for GatewaysWorker {
 
 /// Whether the proxy has to be asked again for what it was asked already.
 fn is_incomplete(applied: &Applied) -> bool {
-    !applied.refused.is_empty() || !applied.troubles.is_empty()
+    !applied.refused.is_empty() || !applied.disabled.is_empty() || !applied.troubles.is_empty()
 }
 
 /// Virtual hosts of gateways that lead to another one, which has them, too, and comes first.

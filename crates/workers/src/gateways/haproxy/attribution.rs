@@ -6,12 +6,17 @@ use super::ways::Named;
 use crate::gateways::{Frontend, Passage, RouteModel};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// The frontend that tells gateways apart by host name, as the template calls it.
+const VIRTUAL_HOSTS: &str = "virtual_hosts";
+
 /// What requests are counted under, by backend and server. A backend without server stands for requests that no server
 /// of it got.
 pub(super) fn ways(model: &Model, gateways: &[&Frontend]) -> Named {
     let behind: BTreeMap<&str, Behind> =
         gateways.iter().flat_map(|gateway| behind(gateway)).collect();
     let mut ways = Named::new();
+    // Requests for hosts that no gateway has come to nobody, and are known all the same.
+    ways.insert((VIRTUAL_HOSTS.to_owned(), String::new()), BTreeSet::new());
     for backend in &model.backends {
         let Some(behind) = behind.get(backend.name.as_str()) else { continue };
         ways.insert((backend.name.clone(), String::new()), behind.common());
@@ -113,7 +118,9 @@ mod tests {
             });
             format!("{backend}/{server}: {}", passages.collect::<Vec<_>>().join(" "))
         };
-        ways(&model, &[&gateway]).iter().map(text).collect()
+        let mut ways = ways(&model, &[&gateway]);
+        assert_eq!(ways.remove(&(VIRTUAL_HOSTS.to_owned(), String::new())), Some(BTreeSet::new()));
+        ways.iter().map(text).collect()
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! is checked by `haproxy -c` and replaced in the background, several changes as one. A change that takes a reload
 //! waits for its files. Map files, which the configuration names, are written along with it.
 
-use super::process::{self, CONFIGURATION_FILE, Process};
+use super::process::{self, CONFIGURATION_FILE, Failure, Process};
 use super::slots;
 use crate::driver::{Changes, Error};
 use std::collections::BTreeMap;
@@ -91,7 +91,7 @@ impl Keeper {
     }
 
     /// Replaces what is there by `files` now, once HAProxy accepts them.
-    pub(super) async fn install(&self, files: &Files) -> Result<(), Error> {
+    pub(super) async fn install(&self, files: &Files) -> Result<(), Failure> {
         let mut installed = self.shared.installed.lock().await;
         self.shared.install(&mut installed, files).await?;
         self.shared.wanted.send_replace(files.clone());
@@ -135,7 +135,7 @@ impl Files {
 }
 
 impl Shared {
-    async fn install(&self, installed: &mut Files, files: &Files) -> Result<(), Error> {
+    async fn install(&self, installed: &mut Files, files: &Files) -> Result<(), Failure> {
         if installed == files {
             return Ok(());
         }
@@ -153,7 +153,7 @@ impl Shared {
             let (path, new) = (directory.join(file), directory.join(format!("{file}.new")));
             std::fs::write(&new, map).and_then(|()| std::fs::rename(&new, path)).map_err(fail)?;
             installed.maps.insert(file.clone(), map.clone());
-            Ok(())
+            Ok::<_, Error>(())
         };
         // The check takes all maps, but those of the configuration in use stay until the new one is accepted.
         for (file, map) in &files.maps {
@@ -194,7 +194,7 @@ async fn keep(shared: Arc<Shared>) {
             let files = wanted.borrow_and_update().clone();
             shared.install(&mut installed, &files).await
         };
-        let failure = outcome.err();
+        let failure = outcome.err().map(Failure::error);
         let failed = failure.is_some();
         let before = {
             let mut last = shared.failure.lock().unwrap_or_else(PoisonError::into_inner);

@@ -9,6 +9,7 @@
 //! cycle it is in, at most 16 times the sum of the old weights, and until then windows are off by one or two requests.
 
 mod acl;
+mod apply;
 mod attribution;
 mod hosts;
 mod intake;
@@ -44,17 +45,18 @@ use process::Process;
 use program::Program;
 use render::{Base, Rendered};
 use socket::{MASTER, Sockets, WORKER};
-use state::{Observed, Plan};
+use state::Observed;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use time::OffsetDateTime;
 use tokio::sync::Mutex;
 use tokio::task::{JoinHandle, spawn_blocking};
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 /// Names of targets by their lookup names: HAProxy only knows the latter.
 const NAMES_FILE: &str = "targets.json";
@@ -115,6 +117,8 @@ pub struct HaproxyDriver {
     state: Mutex<State>,
     /// Held while a template is tried.
     checking: Mutex<()>,
+    /// How many lines about requests were lost, as it was last told.
+    lost: AtomicU64,
 }
 
 /// What the driver keeps between calls, none of it truth about HAProxy.
@@ -128,28 +132,6 @@ struct State {
     watched: Option<(Identity, JoinHandle<()>)>,
 }
 
-/// Why a configuration is not served.
-enum Failure {
-    /// HAProxy did not come to accept the file; what is in use stays.
-    NotInstalled(Error),
-    /// Anything else.
-    Other(Error),
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Failure::Other(error)
-    }
-}
-
-impl Failure {
-    fn error(self) -> Error {
-        match self {
-            Failure::NotInstalled(error) | Failure::Other(error) => error,
-        }
-    }
-}
-
 impl Drop for State {
     fn drop(&mut self) {
         if let Some((_, watch)) = &self.watched {
@@ -157,10 +139,6 @@ impl Drop for State {
         }
     }
 }
-
-/// What is told of an HAProxy that nobody stopped.
-const ENDED: &str =
-    "HAProxy ended by itself and was started again; what was under way through it is lost";
 
 impl HaproxyDriver {
     /// A driver for the HAProxy of `settings.directory`, which may be running already.
@@ -179,7 +157,7 @@ impl HaproxyDriver {
         let names = std::fs::read(directory.join(NAMES_FILE)).ok();
         let names = names.and_then(|names| serde_json::from_slice(&names).ok()).unwrap_or_default();
         let program = Program::new(settings.program.clone());
-        let process = Arc::new(Process { program, directory });
+        let process = Arc::new(Process::new(program, directory));
         let changes = Changes::default();
         let keeper = Keeper::new(Arc::clone(&process), changes.clone());
         let state =
@@ -187,7 +165,19 @@ impl HaproxyDriver {
         let intake = Intake::new(settings.hard_stop_after);
         let checking = Mutex::default();
         let hosts = Hosts::new(process.directory.join(HOSTS_FILE));
-        Ok(Self { settings, process, keeper, sockets, changes, intake, hosts, state, checking })
+        let lost = AtomicU64::new(0);
+        Ok(Self {
+            settings,
+            process,
+            keeper,
+            sockets,
+            changes,
+            intake,
+            hosts,
+            state,
+            checking,
+            lost,
+        })
     }
 
     /// Ends HAProxy, and with it all traffic.
@@ -229,178 +219,11 @@ impl HaproxyDriver {
     }
 
     /// How many lines about requests could not be taken, or not be read; as far as is known.
-    async fn lost(&self) -> u64 {
+    async fn look_what_is_lost(&self) -> u64 {
         let answer = self.sockets.ask(WORKER, "show info").await.unwrap_or_default();
         let dropped = answer.lines().find_map(|line| line.strip_prefix("DroppedLogs: "));
         let dropped = dropped.and_then(|number| number.trim().parse::<u64>().ok());
         dropped.unwrap_or(0) + self.intake.unread()
-    }
-
-    /// Brings the running worker to `model` through its socket. Says whether anything changed, or `None` when it did
-    /// not work and a reload is due.
-    async fn adjust(&self, model: &Model, observed: &Observed) -> Result<Option<bool>, Error> {
-        let plan = state::plan(model, observed);
-        if plan.first().is_none() {
-            return Ok(Some(false));
-        }
-        if let Err(error) = self.carry_out(&plan).await {
-            tracing::warn!(%error, "HAProxy took no commands, reloading it");
-            return Ok(None);
-        }
-        let Some(now) = self.observe(Some(model)).await? else { return Ok(None) };
-        if let Some(step) = state::plan(model, &now).first() {
-            tracing::warn!(step, "HAProxy did not do as told, reloading it");
-            return Ok(None);
-        }
-        Ok(Some(true))
-    }
-
-    async fn carry_out(&self, plan: &Plan) -> std::io::Result<()> {
-        let prepare = plan.tables.iter().map(|table| format!("prepare map {}", table.file));
-        let gain: Vec<String> = plan.gain.iter().cloned().chain(prepare).collect();
-        let answer = self.sockets.send(&gain).await?;
-        let refused = |answer: &str| {
-            std::io::Error::other(format!("HAProxy does not replace a table: {}", answer.trim()))
-        };
-        let versions = socket::prepared(&answer);
-        if versions.len() != plan.tables.len() {
-            return Err(refused(&answer));
-        }
-        let tables = plan.tables.iter().zip(versions);
-        let replace = tables
-            .flat_map(|(table, version)| socket::replacement(&table.file, version, &table.lines()));
-        let answer = self.sockets.send(&replace.collect::<Vec<_>>()).await?;
-        if !answer.is_empty() {
-            return Err(refused(&answer));
-        }
-        self.sockets.send(&plan.lose).await?;
-        Ok(())
-    }
-
-    /// Starts or reloads HAProxy with the file in use, and waits until it serves it.
-    async fn load(&self, before: Option<&Observed>, structure: &str) -> Result<(), Error> {
-        let identity = match (before, self.process.running()) {
-            (Some(_), Some(identity)) => {
-                self.process.reload(identity).await?;
-                identity
-            }
-            _ => self.process.start().await?,
-        };
-        let deadline = Instant::now() + self.settings.start_timeout;
-        let mut again = Instant::now() + RELOAD_AGAIN;
-        loop {
-            let now = self.observe(None).await.unwrap_or_default();
-            let unchanged =
-                matches!((before, &now), (Some(before), Some(now)) if before.pid == now.pid);
-            if unchanged && Instant::now() > again {
-                self.process.reload(identity).await?;
-                again = Instant::now() + RELOAD_AGAIN;
-            }
-            if now.is_some_and(|now| {
-                now.structure == structure && before.is_none_or(|before| before.pid != now.pid)
-            }) {
-                return Ok(());
-            }
-            let words = self.process.words();
-            if words.contains("[ALERT]") || !identity.is_alive() {
-                return Err(Error::Transient(format!(
-                    "HAProxy does not load its configuration: {words}"
-                )));
-            }
-            if Instant::now() > deadline {
-                let limit = self.settings.start_timeout;
-                return Err(Error::Transient(format!(
-                    "HAProxy serves no new configuration after {limit:?}: {words}"
-                )));
-            }
-            tokio::time::sleep(POLL).await;
-        }
-    }
-
-    /// Installs and loads; when loading fails the former file is put back.
-    async fn replace(&self, before: Option<&Observed>, new: &Rendered) -> Result<(), Failure> {
-        let former = self.keeper.files();
-        self.keeper.install(&new.files).await.map_err(Failure::NotInstalled)?;
-        if let Err(error) = self.load(before, &new.structure).await {
-            if !former.text.is_empty() && former != new.files {
-                self.keeper.install(&former).await?;
-            }
-            return Err(error.into());
-        }
-        Ok(())
-    }
-
-    /// Brings the proxy to `configuration`, of which HAProxy is expected to take everything.
-    async fn bring(
-        &self,
-        state: &mut State,
-        configuration: &Configuration,
-        observed: Option<&Observed>,
-    ) -> Result<Applied, Failure> {
-        let ended = observed.is_none() && state.watched.is_some();
-        let (configuration, disabled) = state.verdicts.sift(configuration);
-        let ours = observed.map(|observed| observed.ports.clone()).unwrap_or_default();
-        let (usable, mut applied) = self.usable(&configuration, &ours);
-        applied.disabled = disabled;
-        let virtual_hosts_port = self.virtual_hosts_port(&ours);
-        let (virtual_hosts_port, unreachable) = match virtual_hosts_port.transpose() {
-            Ok(port) => (port, None),
-            Err(reason) => (None, Some(reason)),
-        };
-        let model = Model::of(&usable, self.settings.bind_address, virtual_hosts_port);
-        let template = configuration.template.as_deref().map(String::as_str);
-        let new = self.rendered(&model, template).map_err(Error::Transient)?;
-        // What is taken in before it has a name is not counted.
-        self.intake.name(attribution::ways(&model, &usable));
-        // Who routes does not wait for who counts.
-        let uncounted = self.intake.follow(&self.process.directory).err();
-        self.remember(state, &configuration);
-        let adjusted = match observed {
-            Some(observed) if observed.structure == new.structure => {
-                // An HAProxy of an earlier life was not asked for its tables yet.
-                let asked =
-                    if state.model.is_some() { None } else { self.observe(Some(&model)).await? };
-                self.adjust(&model, asked.as_ref().unwrap_or(observed)).await?
-            }
-            _ => None,
-        };
-        if adjusted.is_none() {
-            self.replace(observed, &new).await?;
-        }
-        state.model = Some(model);
-        self.watch(state)?;
-        // What is served is served, whether or not a restart would find it in the file.
-        let unkept = self.keeper.follow(&new.files).err();
-        let hosts = usable.iter().any(|gateway| !gateway.virtual_hosts.is_empty());
-        let unserved = [unkept, uncounted].into_iter().flatten().map(|error| error.to_string());
-        let unreachable = unreachable.filter(|_| hosts);
-        let ended = ended.then(|| ENDED.to_owned());
-        let troubles = unserved.chain(unreachable).chain(ended).collect();
-        Ok(Applied { changed: adjusted.unwrap_or(true), troubles, ..applied })
-    }
-
-    /// Brings the proxy to `configuration`. What only HAProxy itself can judge is taken on trust first.
-    async fn judged(
-        &self,
-        state: &mut State,
-        configuration: &Configuration,
-        observed: Option<&Observed>,
-    ) -> Result<Applied, Error> {
-        let unknown = state.verdicts.unknown(configuration);
-        if unknown.is_empty() {
-            return self.bring(state, configuration, observed).await.map_err(Failure::error);
-        }
-        self.process.program.usable().await?;
-        match self.bring(state, configuration, observed).await {
-            Ok(applied) => {
-                state.verdicts.accept(unknown);
-                return Ok(applied);
-            }
-            Err(Failure::NotInstalled(error)) => tracing::debug!(%error, "looking for what it is"),
-            Err(failure) => return Err(failure.error()),
-        }
-        state.verdicts.judge(&self.process, unknown).await;
-        self.bring(state, configuration, observed).await.map_err(Failure::error)
     }
 
     /// What `template` makes of `model`, or why it makes nothing.
@@ -414,22 +237,6 @@ impl HaproxyDriver {
             hard_stop_after_seconds: self.settings.hard_stop_after.as_secs().max(1),
             stats_port,
             stats_bind: model::bind(self.settings.bind_address, stats_port.unwrap_or_default()),
-        }
-    }
-
-    fn remember(&self, state: &mut State, configuration: &Configuration) {
-        let targets = configuration
-            .gateways
-            .iter()
-            .flat_map(|gateway| &gateway.routes)
-            .flat_map(|route| &route.targets);
-        let before = state.names.len();
-        state.names.extend(targets.map(|target| (target.lookup_name.clone(), target.name.clone())));
-        if state.names.len() != before
-            && let Ok(names) = serde_json::to_vec(&state.names)
-            && let Err(error) = process::replace(&self.process.directory.join(NAMES_FILE), &names)
-        {
-            tracing::warn!(%error, "names of targets are not kept, after a restart they are told by lookup name");
         }
     }
 
@@ -502,48 +309,34 @@ impl GatewayDriver for HaproxyDriver {
         let observed = observed.as_ref();
         let configuration = hosts::with_hops(configuration, self.settings.bind_address);
         let (configuration, missing) = self.hosts.resolved(&configuration, &self.changes).await;
-        let mut applied = self.judged(&mut state, &configuration, observed).await?;
+        let judged = self.judged(&mut state, &configuration, observed).await;
+        if judged.is_err()
+            && let Err(error) = self.revive(&mut state).await
+        {
+            tracing::warn!(%error, "HAProxy does not start with the last good configuration");
+        }
+        let mut applied = judged?;
         applied.troubles.extend(missing);
+        self.process.trim_words();
+        if let Err(error) = self.sweep_rarely(&mut state).await {
+            tracing::debug!(%error, "removed servers stay for now");
+        }
         Ok(applied)
     }
 
     async fn busy(&self) -> Result<BTreeSet<String>, Error> {
         let mut state = self.state.lock().await;
         let Some(observed) = self.observe(None).await? else { return Ok(BTreeSet::new()) };
-        let Some(model) = state.model.clone() else { return Ok(BTreeSet::new()) };
-        let servers = || {
-            model
-                .backends
-                .iter()
-                .flat_map(|backend| backend.servers.iter().map(move |server| (backend, server)))
-        };
-        let serving: BTreeSet<(String, String)> = servers()
-            .filter(|(_, server)| !server.draining)
-            .map(|(backend, server)| (backend.name.clone(), server.name.clone()))
-            .collect();
-        let carrying = self.carrying(&observed, &state.names).await?;
-        let name = |lookup: &String| state.names.get(lookup).unwrap_or(lookup).clone();
-        let busy = carrying.difference(&serving).map(|(_, lookup)| name(lookup)).collect();
-        // What was removed and carries nothing any more goes for good; the rest waits for a later look.
-        let removable = observed.removable(&model);
-        if !removable.is_empty()
-            && let Err(error) = self.sockets.send(&removable).await
-        {
-            tracing::debug!(%error, "removed servers stay for now");
-        }
-        let known: BTreeSet<&String> = servers()
-            .map(|(_, server)| &server.name)
-            .chain(carrying.iter().map(|(_, lookup)| lookup))
-            .collect();
-        state.names.retain(|lookup, _| known.contains(lookup));
-        Ok(busy)
+        self.sweep(&mut state, &observed).await
     }
 
     async fn traffic(&self, now: OffsetDateTime, window: Duration) -> Result<Traffic, Error> {
         let (counts, seconds) = self.intake.counts(now, window);
-        // Nothing is lost where nothing comes.
-        let lost = if counts.is_empty() { 0 } else { self.lost().await };
-        Ok(Traffic { counts, seconds, lost })
+        // Where nothing comes nothing is lost, and HAProxy is not asked.
+        if !counts.is_empty() {
+            self.lost.store(self.look_what_is_lost().await, Ordering::Relaxed);
+        }
+        Ok(Traffic { counts, seconds, lost: self.lost.load(Ordering::Relaxed) })
     }
 
     async fn check_template(&self, template: &str) -> Result<(), Error> {

@@ -22,7 +22,10 @@ const RECORD_FILE: &str = "process.json";
 const LOG_FILE: &str = "haproxy.log";
 /// How much of what HAProxy says against a file is read, in characters.
 const WORDS_MAX: usize = 65_536;
+/// How long HAProxy may take to check a file; names in conditions are looked up while it reads them.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
+/// How large what HAProxy says may get: it tells of every server that comes and goes.
+const LOG_BYTES_MAX: u64 = 1 << 20;
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 /// How much of what HAProxy said goes into an error.
 const WORDS_BYTES_MAX: u64 = 4096;
@@ -35,9 +38,45 @@ pub(super) const CONFIGURATION_FILE: &str = "haproxy.cfg";
 pub(super) struct Process {
     pub(super) program: Program,
     pub(super) directory: PathBuf,
+    /// How long HAProxy may take to check a file.
+    check_timeout: Duration,
+}
+
+/// Why a file is not in use.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// HAProxy refuses it, or comes to no end with it.
+    Refused(Error),
+    /// Anything else.
+    Other(Error),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Failure::Other(error)
+    }
+}
+
+impl Failure {
+    pub(super) fn error(self) -> Error {
+        match self {
+            Failure::Refused(error) | Failure::Other(error) => error,
+        }
+    }
 }
 
 impl Process {
+    /// The door to the HAProxy whose files are in `directory`.
+    pub(super) fn new(program: Program, directory: PathBuf) -> Self {
+        Self { program, directory, check_timeout: CHECK_TIMEOUT }
+    }
+
+    /// The same with another limit for checks.
+    #[cfg(test)]
+    pub(super) fn with_check_timeout(self, check_timeout: Duration) -> Self {
+        Self { check_timeout, ..self }
+    }
+
     /// The master that runs, if one does.
     pub(super) fn running(&self) -> Option<Identity> {
         self.recorded().filter(Identity::is_alive).or_else(|| {
@@ -56,18 +95,18 @@ impl Process {
         format!("{HAPROXY_MARK}={}", self.directory.display())
     }
 
-    /// Lets HAProxy check the file `name`; an error carries its words.
-    pub(super) async fn check(&self, name: &str) -> Result<(), Error> {
+    /// Lets HAProxy check the file `name`; a refusal carries its words.
+    pub(super) async fn check(&self, name: &str) -> Result<(), Failure> {
         match self.refusal(name).await? {
             None => Ok(()),
-            Some(words) => Err(Error::Transient(format!(
+            Some(words) => Err(Failure::Refused(Error::Transient(format!(
                 "HAProxy refuses the configuration, the last good one stays: {}",
                 words.chars().take(4096).collect::<String>()
-            ))),
+            )))),
         }
     }
 
-    /// What HAProxy says against the file `name`; `None` when it accepts it.
+    /// What HAProxy says against the file `name`, or that it comes to no end with it; `None` when it accepts it.
     pub(super) async fn refusal(&self, name: &str) -> Result<Option<String>, Error> {
         let mut command = tokio::process::Command::new(self.program.usable().await?);
         command
@@ -76,10 +115,11 @@ impl Process {
             .stdin(Stdio::null())
             .kill_on_drop(true)
             .env_clear();
-        let output = tokio::time::timeout(CHECK_TIMEOUT, command.output())
-            .await
-            .map_err(|_| Error::Transient("haproxy -c did not end in time".to_owned()))?
-            .map_err(|error| self.failed("run", &error))?;
+        let limit = self.check_timeout;
+        let Ok(output) = tokio::time::timeout(limit, command.output()).await else {
+            return Ok(Some(format!("haproxy -c did not come to an end within {limit:?}")));
+        };
+        let output = output.map_err(|error| self.failed("run", &error))?;
         if output.status.success() {
             return Ok(None);
         }
@@ -184,6 +224,18 @@ impl Process {
             Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
         };
         read().unwrap_or_else(|error| format!("(its log cannot be read: {error})"))
+    }
+
+    /// Empties what HAProxy said when it is much.
+    pub(super) fn trim_words(&self) {
+        let trim = || -> std::io::Result<()> {
+            let log = OpenOptions::new().write(true).open(self.directory.join(LOG_FILE))?;
+            // HAProxy appends: what it says next stands at the beginning.
+            if log.metadata()?.len() > LOG_BYTES_MAX { log.set_len(0) } else { Ok(()) }
+        };
+        if let Err(error) = trim() {
+            tracing::debug!(%error, "what HAProxy said stays");
+        }
     }
 
     /// Workers of a master that died hold its ports until they noticed.

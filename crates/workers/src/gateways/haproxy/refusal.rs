@@ -69,12 +69,13 @@ pub(super) fn of_route(route: &RouteModel) -> Option<String> {
     if let Some(bad) = route.rewrites.iter().find(is_bad) {
         return Some(format!("rewrite {:?} if {:?} cannot be read", bad.path, bad.condition));
     }
-    let reads_file = |rewrite: &&Rewrite| {
-        let condition = model::words(&rewrite.condition).unwrap_or_default();
-        names_file(&condition) || names_file(std::slice::from_ref(&rewrite.path))
-    };
-    let bad = route.rewrites.iter().find(reads_file)?;
-    Some(format!("rewrite {:?} if {:?} {NAMES_FILE}", bad.path, bad.condition))
+    route.rewrites.iter().find_map(|Rewrite { path, condition }| {
+        let words = model::words(condition).unwrap_or_default();
+        let reads_file = names_file(&words) || names_file(std::slice::from_ref(path));
+        let why = if reads_file { NAMES_FILE } else { NUMBERED };
+        (reads_file || has_flag(&words, "-u"))
+            .then(|| format!("rewrite {path:?} if {condition:?} {why}"))
+    })
 }
 
 /// Why a condition cannot be expressed, if it cannot.
@@ -87,28 +88,38 @@ pub(super) fn of_condition(wish: &Conditional) -> Option<String> {
     let Some(matcher) = Matcher::of(&wish.condition).filter(is_plain) else {
         return Some(format!("condition {text:?} cannot be read"));
     };
-    let reads_file = matcher.acls.iter().any(|acl| names_file(&acl.words));
-    reads_file.then(|| format!("condition {text:?} {NAMES_FILE}"))
+    if matcher.acls.iter().any(|acl| names_file(&acl.words)) {
+        return Some(format!("condition {text:?} {NAMES_FILE}"));
+    }
+    let numbers = matcher.acls.iter().any(|acl| has_flag(&acl.words, "-u"));
+    numbers.then(|| format!("condition {text:?} {NUMBERED}"))
 }
 
 const NAMES_FILE: &str =
     "names a file; write the values themselves, after '--' when one begins with '-'";
 
-/// Whether HAProxy would read a file of its machine for these words of a test: by the flag `-f`, or by one of the
-/// converters `map`, `map_beg` and so on. What users write decides about requests, not about what is read where
-/// Segue runs.
+const NUMBERED: &str =
+    "numbers its test by '-u'; leave that out, two gateways may have the same number";
+
+/// Whether HAProxy would read a file of its machine for these words of a test: by the flag `-f`, by one of the
+/// converters `map`, `map_beg` and so on, or by `jwt_verify`. What users write decides about requests, not about what
+/// is read where Segue runs.
 fn names_file(words: &[String]) -> bool {
-    let is_map = |text: &str| {
-        text.match_indices("map").any(|(at, _)| {
+    let reads = |text: &str, converter: &str| {
+        text.match_indices(converter).any(|(at, _)| {
             let before = text[..at].chars().next_back();
             let name = text[at..].split(|c: char| !c.is_ascii_lowercase() && c != '_').next();
             let after = name.and_then(|name| text[at + name.len()..].chars().next());
             before.is_none_or(|c| !c.is_ascii_alphanumeric() && c != '_') && after == Some('(')
         })
     };
+    has_flag(words, "-f")
+        || words.iter().any(|word| reads(word, "map") || reads(word, "jwt_verify"))
+}
+
+/// Whether a test among `words` has `flag`, which may stand before `--` only.
+fn has_flag(words: &[String], flag: &str) -> bool {
     // A test in braces begins anew, also one that must not hold.
     let mut tests = words.split(|word| word.trim_start_matches('!') == "{");
-    let flag =
-        tests.any(|test| test.iter().take_while(|word| *word != "--").any(|word| word == "-f"));
-    flag || words.iter().any(|word| is_map(word))
+    tests.any(|test| test.iter().take_while(|word| *word != "--").any(|word| word == flag))
 }

@@ -15,6 +15,7 @@ use tokio::sync::Semaphore;
 
 mod conditions;
 mod laws;
+mod refusals;
 mod requests;
 mod targets;
 mod templates;

@@ -107,6 +107,15 @@ fn circles_lead_nowhere() {
     assert_eq!(served(&[there, back]), ["a: [y:1]*1 [x:1]*1", "b: [x:1]*1 [y:1]*1"]);
     let sticky = "{name: b, sticky: route, routes: {a: {weight: 50%}, '[y:1]': {weight: 50%}}}";
     assert_eq!(served(&[there, sticky])[0], "a: [x:1]*1", "a hop that comes back never ends");
+    let asking = |name: &str, next: &str, host: &str| {
+        let own = format!("'[{host}:1]': {{weight: 0%, condition: 'host = {host}'}}");
+        format!("{{name: {name}, routes: {{{next}: {{weight: 100%}}, {own}}}}}")
+    };
+    let (there, back) = (asking("a", "b", "x"), asking("b", "a", "y"));
+    assert_eq!(
+        served(&[&there, &back]),
+        ["a: [x:1]*0 (host = x 100% [x:1]*1)", "b: [y:1]*0 (host = y 100% [y:1]*1)"]
+    );
 }
 
 #[test]

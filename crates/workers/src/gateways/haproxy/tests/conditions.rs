@@ -1,10 +1,15 @@
-//! What clients see of conditions, stickiness, and routes that ask for what HAProxy refuses.
+//! What clients see of conditions and stickiness.
 
 use super::*;
 use crate::gateways::Conditional;
 use segue_domain::artifact::Condition;
 
-fn wish(path: &str, condition: &str, strength: u8, ways: &[(usize, u32)]) -> Conditional {
+pub(super) fn wish(
+    path: &str,
+    condition: &str,
+    strength: u8,
+    ways: &[(usize, u32)],
+) -> Conditional {
     let condition = Condition::parse(condition).unwrap_or_else(|_| Condition::raw(condition));
     Conditional { path: path.to_owned(), condition, strength, ways: ways.to_vec() }
 }
@@ -266,173 +271,4 @@ async fn clients_of_an_instance_that_goes_stay_with_its_route() {
         }
     }
     assert_eq!(stage.worker().await, worker, "no reload");
-}
-
-/// What is told, and the change that spoils a gateway.
-type Spoilt = (&'static str, fn(&mut Frontend));
-
-const SPOILT: [Spoilt; 12] = [
-    ("its condition is refused: error detected", |gateway| {
-        gateway.conditions = vec![wish("b", "< nonsense x >", 100, &[(1, 1)])];
-    }),
-    ("its condition is refused: condition", |gateway| {
-        gateway.conditions = vec![wish("b", "< hdr(a) 'b >", 100, &[(1, 1)])];
-    }),
-    ("its condition is refused: error detected", |gateway| {
-        gateway.conditions = vec![wish("b", "has header a,b,c", 100, &[(1, 1)])];
-    }),
-    ("its condition is refused: ", |gateway| {
-        gateway.conditions = vec![wish("b", "< src_http_req_cnt(nowhere) gt 1 >", 100, &[(1, 1)])];
-    }),
-    ("names a file", |gateway| {
-        gateway.conditions = vec![wish("b", "< src -m ip -f /dev/zero >", 100, &[(1, 1)])];
-    }),
-    ("names a file", |gateway| {
-        gateway.conditions =
-            vec![wish("b", "< path,map_beg(/etc/passwd) -m found >", 100, &[(1, 1)])];
-    }),
-    ("names a file", |gateway| {
-        gateway.routes[1].rewrites = vec![rewrite("/%[path,map(/etc/passwd)]", "path /y")];
-    }),
-    ("names a file", |gateway| {
-        let condition = "{ path_beg -- /y } !{ src -f /etc/passwd }";
-        gateway.routes[1].rewrites = vec![rewrite("/x", condition)];
-    }),
-    ("names a file", |gateway| {
-        gateway.routes[1].balance = "hash src,map_ip(/etc/passwd)".into();
-    }),
-    ("balance only supports", |gateway| gateway.routes[1].balance = "nonsense".into()),
-    ("error detected", |gateway| {
-        gateway.routes[1].rewrites = vec![rewrite("/x", "no_such_acl")];
-    }),
-    ("cannot be read", |gateway| {
-        gateway.routes[1].rewrites = vec![rewrite("/x\n", "path /y")];
-    }),
-];
-
-fn rewrite(path: &str, condition: &str) -> Rewrite {
-    Rewrite { path: path.into(), condition: condition.into() }
-}
-
-/// A raw ACL that HAProxy refuses disables that one route with a reason and harms no other gateway.
-#[tokio::test]
-async fn what_one_route_asks_for_harms_no_other() {
-    let (a, b) = (service("a").await, service("b").await);
-    let stage = Stage::new();
-    let good = gateway("good", free_port(), &[route("a", 100, &[target("a", a)])]);
-    let ports: Vec<u16> = SPOILT.iter().map(|_| free_port()).collect();
-    let gateways = |spoil: bool| {
-        let one = |(index, (_, change)): (usize, &Spoilt)| {
-            let routes = [route("a", 50, &[target("a", a)]), route("b", 50, &[target("b", b)])];
-            let mut gateway = gateway(&format!("g{index}"), ports[index], &routes);
-            if spoil {
-                change(&mut gateway);
-            }
-            gateway
-        };
-        let spoilt = SPOILT.iter().enumerate().map(one);
-        spoilt.chain([good.clone()]).collect::<Vec<Frontend>>()
-    };
-    let applied = stage.apply(&gateways(true)).await;
-    assert_eq!(applied.refused, BTreeMap::new());
-    assert_eq!(applied.disabled.len(), SPOILT.len());
-    for (index, (reason, _)) in SPOILT.iter().enumerate() {
-        let disabled = &applied.disabled[&format!("g{index}")];
-        assert_eq!(disabled.keys().collect::<Vec<_>>(), ["b"]);
-        assert!(disabled["b"].contains(reason), "{index}: {}", disabled["b"]);
-    }
-    assert_eq!(window(good.port, 4).await, counts(&[("a", 4)]));
-    for gateway in gateways(true) {
-        assert_eq!(window(gateway.port, 4).await, counts(&[("a", 4)]), "{}", gateway.name);
-    }
-    assert_eq!(stage.apply(&gateways(false)).await.disabled, BTreeMap::new());
-    let both = counts(&[("a", 2), ("b", 2)]);
-    for gateway in &gateways(false)[..SPOILT.len()] {
-        assert_eq!(window(gateway.port, 4).await, both, "{}", gateway.name);
-    }
-}
-
-/// Two routes may lead to the same place: what one of them asks for takes nothing from the other.
-#[tokio::test]
-async fn a_refused_condition_takes_nothing_from_other_routes() {
-    let (a, b) = (service("a").await, service("b").await);
-    let stage = Stage::new();
-    let mut shop = gateway(
-        "shop",
-        free_port(),
-        &[route("a", 50, &[target("a", a)]), route("b", 50, &[target("b", b)])],
-    );
-    shop.routes[0].passages.insert(Passage::route("g", "other"));
-    shop.conditions = vec![wish("other", "< nonsense x >", 100, &[(0, 1)])];
-    let applied = stage.apply(std::slice::from_ref(&shop)).await;
-    assert_eq!(applied.disabled["shop"].keys().collect::<Vec<_>>(), ["other"]);
-    assert_eq!(window(shop.port, 4).await, counts(&[("a", 2), ("b", 2)]));
-    shop.routes[0].passages.remove(&Passage::route("g", "a"));
-    stage.apply(std::slice::from_ref(&shop)).await;
-    assert_eq!(window(shop.port, 4).await, counts(&[("b", 4)]), "nobody else leads there");
-}
-
-/// What HAProxy takes is shown to it once, with the whole file; only what it refuses is looked for.
-#[tokio::test]
-async fn what_is_fine_takes_one_check() {
-    let a = service("a").await;
-    let directory = tempfile::tempdir().unwrap();
-    let (program, list) = (directory.path().join("spy"), directory.path().join("list"));
-    let text =
-        format!("#!/bin/sh\necho \"$*\" >> '{}'\nexec /usr/sbin/haproxy \"$@\"\n", list.display());
-    // Another process writes it: children of other tests may hold what this one has open, and what is open for writing
-    // cannot be started.
-    let source = directory.path().join("source");
-    std::fs::write(&source, text).unwrap();
-    let install = std::process::Command::new("install").arg(&source).arg(&program).status();
-    assert!(install.unwrap().success());
-    let mut stage = Stage::new();
-    stage.driver =
-        HaproxyDriver::new(Settings { program, ..stage.driver.settings.clone() }).unwrap();
-    let checks = || {
-        let list = std::fs::read_to_string(&list).unwrap_or_default();
-        list.lines().filter(|line| line.starts_with("-c")).count()
-    };
-    let port = free_port();
-    let shop = |condition: Option<&str>, sticky| {
-        let routes = [route("a", 100, &[target("a", a)]), route("b", 0, &[target("a", a)])];
-        let wishes = condition.map(|text| wish("b", text, 100, &[(1, 1)]));
-        Frontend {
-            conditions: wishes.into_iter().collect(),
-            sticky,
-            ..gateway("shop", port, &routes)
-        }
-    };
-    let fox = Some("user-agent = Firefox");
-    stage.apply(&[shop(None, None)]).await;
-    let mut before = checks();
-    for (changed, expected) in [
-        (shop(fox, None), 1),
-        (shop(fox, Some(Sticky::Route)), 1),
-        (shop(None, None), 1),
-        (shop(fox, None), 1),
-        // The whole file, its parts, and the file without what is refused.
-        (shop(Some("< nonsense x >"), None), 3),
-        (shop(Some("< nonsense x >"), Some(Sticky::Route)), 1),
-    ] {
-        stage.apply(&[changed]).await;
-        assert_eq!(checks() - before, expected);
-        before = checks();
-    }
-}
-
-#[tokio::test]
-async fn what_could_not_be_judged_disables_its_route_only() {
-    let directory = tempfile::tempdir().unwrap();
-    let program = Program::new(directory.path().join("no-such-program"));
-    let process = Process { program, directory: directory.path().to_owned() };
-    let mut gateway = gateway("g", 1, &[route("a", 50, &[]), route("b", 50, &[])]);
-    gateway.routes[1].rewrites = vec![Rewrite { path: "/x".into(), condition: "path /y".into() }];
-    let configuration = Configuration { gateways: vec![gateway], template: None };
-    let mut verdicts = isolate::Verdicts::default();
-    let unknown = verdicts.unknown(&configuration);
-    verdicts.judge(&process, unknown).await;
-    let (_, disabled) = verdicts.sift(&configuration);
-    assert_eq!(disabled["g"].keys().collect::<Vec<_>>(), ["b"]);
-    assert!(disabled["g"]["b"].contains("no-such-program"), "{disabled:?}");
 }

@@ -52,3 +52,21 @@ async fn names_of_hosts_are_looked_up_and_unknown_ones_harm_nobody() {
     let text = stage.file().await;
     assert!(text.contains("127.0.0.1:") && !text.contains("localhost"), "{text}");
 }
+
+/// Targets that went without draining, such as those of instances that ended, do not gather.
+#[tokio::test]
+async fn targets_that_vanish_are_removed_in_the_end() {
+    let a = service("a").await;
+    let stage = Stage::new();
+    let port = free_port();
+    let mut most = 0;
+    for number in 0..150 {
+        let name = format!("a{number}");
+        stage.apply(&[gateway("shop", port, &[route("a", 100, &[target(&name, a)])])]).await;
+        let observed = stage.driver.observe(None).await.unwrap().unwrap();
+        most = most.max(observed.servers.len());
+    }
+    assert!((50..120).contains(&most), "{most}");
+    assert_eq!(window(port, 2).await, counts(&[("a", 2)]));
+    assert!(stage.driver.state.lock().await.names.len() < 120);
+}
