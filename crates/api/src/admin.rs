@@ -163,7 +163,7 @@ mod tests {
             tokio::task::yield_now().await;
         }
         let said = tools::backup(&settings.0, &backup).await.unwrap();
-        assert!(said.contains("holds 100 records"), "{said}");
+        assert!(said.contains("holds the log up to position 100"), "{said}");
         let refused = tools::backup(&settings.0, &backup).await.unwrap_err().to_string();
         assert!(refused.contains("exists already"), "{refused}");
         service.abort();
@@ -171,7 +171,7 @@ mod tests {
         drop(store);
         let said = tools::backup(&settings.0, &again).await.unwrap();
         assert!(
-            said.contains("holds 100 records"),
+            said.contains("holds the log up to position 100"),
             "without a service, it is done directly: {said}"
         );
         tools::restore(&settings.1, &backup).unwrap();

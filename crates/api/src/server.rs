@@ -141,7 +141,7 @@ async fn start(service: web::Data<Service>) -> Result<(), ServeError> {
     let store = tokio::task::spawn_blocking(move || Store::open(&directory, rules)).await;
     let store = store.map_err(|error| ServeError::Unexpected(error.to_string()))??;
     let (position, milliseconds) = (store.log().last(), began.elapsed().as_millis());
-    tracing::info!("opened the log with {position} records in {milliseconds} ms");
+    tracing::info!("opened the log up to position {position} in {milliseconds} ms");
     let mut upkeep = JoinSet::new();
     upkeep.spawn(admin::serve(settings.data.clone(), store.clone()));
     upkeep.spawn(upkeep::run(store.clone(), settings.log.retention.clone()));

@@ -122,7 +122,7 @@ pub async fn backup(settings: &Settings, to: &Path) -> Result<String, ToolError>
         }
     };
     Ok(format!(
-        "{} holds {position} records in {bytes} bytes, hash of the log {hash}",
+        "{} holds the log up to position {position} in {bytes} bytes, hash of the log {hash}",
         to.display()
     ))
 }
@@ -132,7 +132,8 @@ pub fn restore(settings: &Settings, from: &Path) -> Result<String, ToolError> {
     let directory = settings.log_directory();
     let restored = segue_domain::log::restore(from, &directory)?;
     let (last, hash) = (restored.last, restored.hash);
-    Ok(format!("{} holds {last} records, hash of the log {hash}", directory.display()))
+    let directory = directory.display();
+    Ok(format!("{directory} holds the log up to position {last}, hash of the log {hash}"))
 }
 
 /// Brings the log to this release's format, and says what was done.
@@ -141,9 +142,9 @@ pub fn migrate(settings: &Settings) -> Result<String, ToolError> {
     let Migrated { from, to, last } = segue_domain::log::migrate(&directory)?;
     let directory = directory.display();
     Ok(if from == to {
-        format!("{directory} holds {last} records in format {to}, the newest: nothing to do")
+        format!("{directory} has format {to}, the newest, up to position {last}: nothing to do")
     } else {
-        format!("{directory} holds {last} records, brought from format {from} to format {to}")
+        format!("{directory} was brought from format {from} to format {to}, up to position {last}")
     })
 }
 

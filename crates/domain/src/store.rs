@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// What the snapshots of the state are called in the log.
 pub const STATE_FOLD: &str = "state";
 /// Changes whenever `State::apply` or what a state consists of changes; another release builds its own anyway.
-const STATE_VERSION: u32 = 4;
+const STATE_VERSION: u32 = 5;
 
 /// Log and state, in step.
 #[derive(Clone)]
@@ -67,6 +67,8 @@ enum Submitted {
     Appended(Pending, Arc<State>),
     /// There is nothing to do once everything up to here is durable.
     NothingAfter(Position),
+    /// It is refused once everything up to here is durable.
+    RefusedAfter(Position, Problems),
 }
 
 /// Why a command was not executed.
@@ -121,6 +123,9 @@ impl Store {
                 Ok(self.executed(pending.durable().await?, state))
             }
             Submitted::NothingAfter(position) => self.nothing_after(position).await,
+            Submitted::RefusedAfter(position, problems) => {
+                Err(self.refused_after(position, problems).await)
+            }
         }
     }
 
@@ -136,6 +141,9 @@ impl Store {
                 Ok(self.executed(pending.durable_through(relay).await?, state))
             }
             Submitted::NothingAfter(position) => self.nothing_after(position).await,
+            Submitted::RefusedAfter(position, problems) => {
+                Err(self.refused_after(position, problems).await)
+            }
         }
     }
 
@@ -152,6 +160,14 @@ impl Store {
         Ok(Executed { records: Vec::new(), state: self.state() })
     }
 
+    /// Neither is a command refused before that: should such records be lost, nobody else ever sees why.
+    async fn refused_after(&self, position: Position, problems: Problems) -> ExecuteError {
+        match self.shared.log.wait_for(position).await {
+            Ok(()) => ExecuteError::Rejected(problems),
+            Err(error) => error.into(),
+        }
+    }
+
     /// Decides `command` and appends its events as one atomic batch, which is not durable yet.
     fn submit(&self, command: &Command, context: &Context) -> Result<Submitted, ExecuteError> {
         // Events of others depend on no state, so that all but their order is settled without holding anybody up.
@@ -162,7 +178,12 @@ impl Store {
         let mut head = self.shared.head.lock().unwrap_or_else(PoisonError::into_inner);
         let prepared = match posted {
             Some(posted) => posted,
-            None => self.prepare(&head, command, context)?,
+            None => match self.prepare(&head, command, context) {
+                Err(ExecuteError::Rejected(problems)) => {
+                    return Ok(Submitted::RefusedAfter(head.position(), problems));
+                }
+                prepared => prepared?,
+            },
         };
         if prepared.is_empty() {
             return Ok(Submitted::NothingAfter(head.position()));
@@ -190,9 +211,9 @@ impl Store {
         Ok(self.shared.log.prepare(drafts)?)
     }
 
-    /// Decides `command` and answers with the state that it would make, without storing anything.
+    /// Decides `command` on what is durable, and answers with the state that it would make, without storing anything.
     pub fn validate(&self, command: &Command, context: &Context) -> Result<State, Problems> {
-        let mut state = self.shared.head.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut state = State::clone(&self.state());
         for event in decide(&state, command, context, &self.shared.rules)? {
             let position = state.position().next();
             state.apply(&draft(event, command, context).at(position));

@@ -65,6 +65,7 @@ pub(super) fn query(body: &str, parameters: &Parameters) -> Result<EventQuery, F
         let tags = parameters.all("tag").chain(parameters.all("tags")).map(str::to_owned).collect();
         let kind = parameters.first("type").map(str::to_owned);
         let query = Query { tags, kind, time: TimeRange::default() };
+        query.check()?;
         return Ok(EventQuery { query, aggregator: None });
     }
     let documents = Documents::one(body)?;

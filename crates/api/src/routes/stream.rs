@@ -162,6 +162,23 @@ impl Sent {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use actix_web::http::StatusCode;
+    use segue_domain::command::Rules;
+    use segue_domain::event::TAGS_MAX;
+
+    #[test]
+    fn a_stream_has_so_many_tags_and_no_more() {
+        let store = Store::in_memory(Rules::default()).unwrap();
+        let tags = |parameter: &str, count: usize| vec![parameter; count].join("&");
+        for parameters in [tags("tag=a", TAGS_MAX + 1), tags("tag=a&tags=b", TAGS_MAX)] {
+            let parameters = Parameters::parse(&parameters).unwrap();
+            let refused = Events::open(&store, "", &parameters, None).err().unwrap();
+            assert_eq!(refused.status(), StatusCode::BAD_REQUEST);
+        }
+        let body = format!("tags: [{}]", vec!["a"; TAGS_MAX + 1].join(", "));
+        let refused = Events::open(&store, &body, &Parameters::default(), None).err().unwrap();
+        assert_eq!(refused.status(), StatusCode::BAD_REQUEST);
+    }
 
     #[test]
     fn positions() {

@@ -8,7 +8,7 @@ use super::{
     tree::Node,
 };
 use crate::{
-    event::{Aggregator, Bound, Function, Query, TimeRange, is_event_type},
+    event::{Aggregator, Bound, Function, Query, TimeRange, is_event_type, too_many_tags},
     problem::{Problem, ProblemKind, Result},
 };
 use time::OffsetDateTime;
@@ -58,7 +58,7 @@ pub fn read_event_query(node: &Node, now: OffsetDateTime) -> Result<EventQuery> 
 
 fn posted(mut fields: Fields<'_>, reading: &mut Reading) -> Option<PostedEvent> {
     let tags = fields.require("tags", reading).and_then(|element| {
-        let tags = tags(&element, reading)?;
+        let tags = tags(&element, "an event", reading)?;
         if tags.is_empty() {
             reading
                 .refuse(element.problem(ProblemKind::NoTagEvent, "an event has at least one tag"));
@@ -96,8 +96,8 @@ fn posted(mut fields: Fields<'_>, reading: &mut Reading) -> Option<PostedEvent> 
     Some(PostedEvent { tags: tags?, value, timestamp: timestamp.flatten(), kind: kind? })
 }
 
-/// One text or a list of them, without duplicates.
-fn tags(element: &Element<'_>, reading: &mut Reading) -> Option<Vec<String>> {
+/// One text or a list of them, without duplicates; not too many for `owner`, duplicates included.
+fn tags(element: &Element<'_>, owner: &str, reading: &mut Reading) -> Option<Vec<String>> {
     let elements = match element.items(reading) {
         Some(items) => items,
         None if element.is_map() => {
@@ -106,6 +106,11 @@ fn tags(element: &Element<'_>, reading: &mut Reading) -> Option<Vec<String>> {
         }
         None => vec![element.clone()],
     };
+    if let Some(detail) = too_many_tags(owner, elements.len()) {
+        let problem = element.problem(ProblemKind::YamlParsing, detail);
+        reading.refuse(problem.hint("leave some of them out"));
+        return None;
+    }
     let mut seen = std::collections::HashSet::new();
     let mut tags = Vec::with_capacity(elements.len());
     for element in elements {
@@ -119,7 +124,7 @@ fn tags(element: &Element<'_>, reading: &mut Reading) -> Option<Vec<String>> {
 
 fn query(mut fields: Fields<'_>, now: OffsetDateTime, reading: &mut Reading) -> Option<EventQuery> {
     let tags = match fields.take("tags", reading) {
-        Some(element) => tags(&element, reading),
+        Some(element) => tags(&element, "a query", reading),
         None => Some(Vec::new()),
     };
     let kind = fields.take("type", reading).and_then(|kind| fields::text(&kind, reading));

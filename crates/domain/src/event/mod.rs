@@ -10,13 +10,15 @@ mod tags;
 
 pub use fact::{DeploymentFact, Fact, GatewayFact, StaticFact};
 pub use query::{Aggregate, Aggregator, Bound, Function, Numbers, Page, Query, TimeRange};
-pub use tags::Tags;
+pub(crate) use tags::too_many_tags;
+pub use tags::{TAGS_MAX, Tags};
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use time::OffsetDateTime;
 
-/// Place in the log's total order, from 1, without gaps. 0 is "before the first record".
+/// Place in the log's total order. Records get them from 1 on, one after another, and each only once: what retention
+/// drops leaves a gap, and nothing else stands there later. 0 is "before the first record".
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]

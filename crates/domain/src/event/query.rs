@@ -1,6 +1,7 @@
 //! What can be asked of the log.
 
-use super::{Event, Record};
+use super::{Event, Record, too_many_tags};
+use crate::problem::{Problem, ProblemKind, Result};
 use std::sync::Arc;
 use time::OffsetDateTime;
 
@@ -18,9 +19,18 @@ pub struct Query {
 impl Query {
     /// Whether `event` answers the question.
     pub fn matches(&self, event: &Event) -> bool {
-        self.tags.iter().all(|tag| event.tags.contains(tag))
+        event.tags.contains_all(&self.tags)
             && self.kind.as_ref().is_none_or(|kind| *kind == event.kind)
             && self.time.contains(event.timestamp)
+    }
+
+    /// Refuses more tags than [`TAGS_MAX`](super::TAGS_MAX). Whoever makes a query of what a client sends asks this,
+    /// unless it was read as a document, which has its own words for it.
+    pub fn check(&self) -> Result<()> {
+        too_many_tags("a query", self.tags.len()).map_or(Ok(()), |detail| {
+            let problem = Problem::new(ProblemKind::InvalidParameter, "", detail);
+            Err(problem.hint("leave some of them out").into())
+        })
     }
 }
 
@@ -119,4 +129,19 @@ pub struct Page {
     pub records: Vec<Arc<Record>>,
     /// How many records match on all pages.
     pub total: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::TAGS_MAX;
+
+    #[test]
+    fn a_query_names_so_many_tags_and_no_more() {
+        let query = |count| Query { tags: vec!["a".to_owned(); count], ..Query::default() };
+        assert_eq!(query(TAGS_MAX).check(), Ok(()));
+        let refused = query(TAGS_MAX + 1).check().unwrap_err();
+        assert_eq!(refused.first().kind, ProblemKind::InvalidParameter);
+        assert_eq!(refused.to_string(), "a query has at most 1000 tags, this one has 1001");
+    }
 }

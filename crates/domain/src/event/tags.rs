@@ -3,6 +3,10 @@
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 
+/// How many tags a posted event may have, and how many a query may name. The groups that come with them do not count:
+/// who posts an event gives the tags, and the service adds the groups.
+pub const TAGS_MAX: usize = 1_000;
+
 /// Up to so many tags are compared with each other, which is faster than a set.
 const COMPARED_MAX: usize = 32;
 
@@ -51,6 +55,21 @@ impl Tags {
     pub fn contains(&self, tag: &str) -> bool {
         self.0.iter().any(|own| own == tag)
     }
+
+    /// Whether all of `tags` are among them.
+    pub fn contains_all(&self, tags: &[String]) -> bool {
+        if tags.len() <= COMPARED_MAX {
+            return tags.iter().all(|tag| self.contains(tag));
+        }
+        let own: HashSet<&str> = self.0.iter().map(String::as_str).collect();
+        tags.iter().all(|tag| own.contains(tag.as_str()))
+    }
+}
+
+/// What is wrong with `count` tags of `owner`, which is "an event" or "a query"; `None` when there are no more than
+/// [`TAGS_MAX`].
+pub(crate) fn too_many_tags(owner: &str, count: usize) -> Option<String> {
+    (count > TAGS_MAX).then(|| format!("{owner} has at most {TAGS_MAX} tags, this one has {count}"))
 }
 
 #[cfg(test)]
@@ -67,6 +86,24 @@ mod tests {
         check(&["a:b:c"], &["a:b:c", "a"]);
         check(&["a:b", "a:c", "a"], &["a:b", "a", "a:c"]);
         check(&[":b"], &[":b"]);
+    }
+
+    #[test]
+    fn few_and_many_tags_are_looked_for_alike() {
+        let tags = Tags::expand((0..200).map(|number| format!("number:{number}")));
+        let all = tags.as_slice().to_vec();
+        for count in [0, 1, COMPARED_MAX, COMPARED_MAX + 1, all.len()] {
+            assert!(tags.contains_all(&all[..count]), "{count}");
+            let more = [&all[..count], &["other".to_owned()]].concat();
+            assert!(!tags.contains_all(&more), "{count} and another");
+        }
+    }
+
+    #[test]
+    fn what_is_too_much_is_said() {
+        assert_eq!(too_many_tags("an event", TAGS_MAX), None);
+        let said = too_many_tags("an event", TAGS_MAX + 1);
+        assert_eq!(said.as_deref(), Some("an event has at most 1000 tags, this one has 1001"));
     }
 
     proptest::proptest! {

@@ -15,6 +15,7 @@ use crate::event::Position;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 
@@ -35,12 +36,18 @@ pub struct BackedUp {
     pub bytes: u64,
 }
 
-/// Why there is no backup, or why it was not restored. What was half done is removed or has a name of its own.
+/// Why there is no backup, or why it was not restored. What was half done is removed.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
     /// There is something already.
     #[error("{0} exists already and is not empty: choose another directory")]
     Exists(PathBuf),
+    /// Another disk begins there, or it is a link: what is made is given its name once it is whole, and cannot be given
+    /// this one.
+    #[error(
+        "{0} is a mount point or a link, whose place no directory can take: name a directory below it"
+    )]
+    Fixed(PathBuf),
     /// It is no backup, or one of a newer release.
     #[error("{directory} is no backup that this release can restore: {reason}")]
     NoBackup {
@@ -113,9 +120,15 @@ impl Log {
 pub fn restore(from: &Path, directory: &Path) -> Result<BackedUp, BackupError> {
     vacant(directory)?;
     let contents = contents(from)?;
-    let unfinished = unfinished(directory);
-    remove(&unfinished)?;
-    directory::create(&unfinished).map_err(at(&unfinished))?;
+    whole(directory, |unfinished| restore_contents(from, &contents, unfinished))
+}
+
+/// Makes a log in `unfinished` of what `contents` says that is in `from`.
+fn restore_contents(
+    from: &Path,
+    contents: &Contents,
+    unfinished: &Path,
+) -> Result<BackedUp, BackupError> {
     let mut bytes = 0;
     for content in &contents.files {
         let copied = copy(&from.join(&content.name), &unfinished.join(&content.name))?;
@@ -131,18 +144,16 @@ pub fn restore(from: &Path, directory: &Path) -> Result<BackedUp, BackupError> {
         }
         bytes += copied.bytes;
     }
-    let storage = Storage::open(&unfinished)?;
+    let storage = Storage::open(unfinished)?;
     let place = storage.walk(Place::default(), |_, stored| match stored {
         Stored::Record(body) => body.record().map(drop),
         Stored::Gap(_) => Ok(()),
     })?;
-    if (place.position.0, place.hash.to_string()) != (contents.position, contents.hash) {
+    if place.position.0 != contents.position || place.hash.to_string() != contents.hash {
         let reason = format!("it ends at position {} with hash {}", place.position, place.hash);
         return Err(BackupError::Damaged { directory: from.to_owned(), reason });
     }
     storage.acknowledge(place);
-    drop(storage);
-    finish(&unfinished, directory)?;
     Ok(BackedUp { last: place.position, hash: place.hash, bytes })
 }
 
@@ -156,9 +167,11 @@ fn copy_checkpoint(shared: &Shared, checkpoint: &Path, to: &Path) -> Result<Back
         });
         place.transpose()?.unwrap_or_default()
     };
-    let unfinished = unfinished(to);
-    remove(&unfinished)?;
-    directory::create(&unfinished).map_err(at(&unfinished))?;
+    whole(to, |unfinished| copy_files(checkpoint, place, unfinished))
+}
+
+/// Copies the files of the log that ends at `place`, and writes down what they are.
+fn copy_files(checkpoint: &Path, place: Place, unfinished: &Path) -> Result<BackedUp, BackupError> {
     let mut files = Vec::new();
     for entry in fs::read_dir(checkpoint).map_err(at(checkpoint))? {
         let path = entry.map_err(at(checkpoint))?.path();
@@ -177,7 +190,6 @@ fn copy_checkpoint(shared: &Shared, checkpoint: &Path, to: &Path) -> Result<Back
     let path = unfinished.join(CONTENTS);
     let mut file = File::create(&path).map_err(at(&path))?;
     file.write_all(&text).and_then(|()| file.sync_all()).map_err(at(&path))?;
-    finish(&unfinished, to)?;
     Ok(BackedUp { last: place.position, hash: place.hash, bytes })
 }
 
@@ -225,16 +237,44 @@ fn copy(from: &Path, to: &Path) -> Result<Content, BackupError> {
     Ok(Content { name, bytes, blake3: hasher.finalize().to_hex().to_string() })
 }
 
-/// Makes sure that nothing is overwritten.
+/// Makes sure that nothing is overwritten, and that what is made can be given this name: before much is copied.
 fn vacant(directory: &Path) -> Result<(), BackupError> {
-    match fs::read_dir(directory) {
-        Ok(mut entries) => match entries.next() {
-            Some(_) => Err(BackupError::Exists(directory.to_owned())),
-            None => Ok(()),
-        },
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(at(directory)(error)),
+    let mut entries = match fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries.map_err(at(directory))?,
+    };
+    if entries.next().is_some() {
+        return Err(BackupError::Exists(directory.to_owned()));
     }
+    if is_fixed(directory).map_err(at(directory))? {
+        return Err(BackupError::Fixed(directory.to_owned()));
+    }
+    Ok(())
+}
+
+/// Whether another directory cannot be given the name of this one, since another disk begins here or it is a link.
+pub(super) fn is_fixed(directory: &Path) -> io::Result<bool> {
+    let own = fs::symlink_metadata(directory)?;
+    Ok(!own.is_dir() || own.dev() != fs::metadata(parent(directory))?.dev())
+}
+
+/// Makes a directory whole or not at all: `fill` is given one with another name. What stays of a failure would hold room
+/// that may be what was missing.
+fn whole(
+    directory: &Path,
+    fill: impl FnOnce(&Path) -> Result<BackedUp, BackupError>,
+) -> Result<BackedUp, BackupError> {
+    let unfinished = unfinished(directory);
+    remove(&unfinished)?;
+    let made = directory::create(&unfinished)
+        .map_err(at(&unfinished))
+        .and_then(|()| fill(&unfinished))
+        .and_then(|made| finish(&unfinished, directory).map(|()| made));
+    if made.is_err() {
+        // Why it failed is told, and remains go with the next attempt.
+        _ = fs::remove_dir_all(&unfinished);
+    }
+    made
 }
 
 /// The name that a directory has until it is whole.
@@ -249,9 +289,13 @@ fn finish(unfinished: &Path, directory: &Path) -> Result<(), BackupError> {
     File::open(unfinished).and_then(|file| file.sync_all()).map_err(at(unfinished))?;
     // An empty directory of that name is replaced.
     fs::rename(unfinished, directory).map_err(at(directory))?;
-    let parent = directory.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let parent = parent.unwrap_or(Path::new("."));
+    let parent = parent(directory);
     File::open(parent).and_then(|file| file.sync_all()).map_err(at(parent))
+}
+
+fn parent(directory: &Path) -> &Path {
+    let parent = directory.parent().filter(|parent| !parent.as_os_str().is_empty());
+    parent.unwrap_or(Path::new("."))
 }
 
 fn remove(directory: &Path) -> Result<(), BackupError> {

@@ -1,10 +1,10 @@
 //! The append-only log: the only truth.
 //!
-//! Records stand at positions from 1 without gaps and never change. An append is atomic, gets its positions at once
-//! and in the order of the calls, and is durable (fdatasync) when its [`Pending`] resolves; readers, queries and
-//! subscribers see durable records only. After a failed write the log is fail-stop: it refuses writes and says why,
-//! and goes on answering reads. An [`Expect`]ation makes an append depend on the revisions of artifacts: that is how
-//! a decision notices that the state moved on.
+//! Records get positions from 1 on, one after another, and never change; what retention drops leaves a gap, and its
+//! positions are not given again. An append is atomic, gets its positions at once and in the order of the calls, and is
+//! durable (fdatasync) when its [`Pending`] resolves; readers, queries and subscribers see durable records only. After a
+//! failed write the log is fail-stop: it refuses writes and says why, and goes on answering reads. An [`Expect`]ation
+//! makes an append depend on the revisions of artifacts: that is how a decision notices that the state moved on.
 //!
 //! Parts: `sequencer` gives positions, `writer` commits groups of appends, `storage` is RocksDB, `format` the
 //! frozen bytes, `chain` the hash over all of them, `migrate` brings older stores up to date, `index` answers queries, `recent` holds the newest records, `subscription` streams
@@ -43,7 +43,7 @@ pub use error::{AppendError, OpenError, ReadError};
 pub use migrate::{Migrated, migrate};
 pub use pending::Pending;
 pub use relay::Relay;
-pub use retention::{Dropped, Expiry, KEPT_TYPES, RetentionError};
+pub use retention::{Dropped, Expiry, KEPT_TYPES, Rest, RetentionError};
 pub use sequencer::Prepared;
 pub use subscription::Subscription;
 pub use verify::Verified;
@@ -101,7 +101,8 @@ pub struct Receipt {
 }
 
 impl Log {
-    /// Opens the log in `directory`, which is created when it is missing, and checks every record.
+    /// Opens the log in `directory`, which is created when it is missing, and checks the records after the newest
+    /// snapshot; [`Log::verify`] checks all.
     pub fn open(directory: &Path) -> Result<Self, OpenError> {
         Self::start(Storage::open(directory)?)
     }
@@ -125,8 +126,8 @@ impl Log {
         Prepared::new(drafts)
     }
 
-    /// The same, with a receipt that is durable together with the records, or alone when there are none. It replaces
-    /// an earlier one of its key.
+    /// As [`Log::append`], with a receipt that is durable together with the records, or alone when there are none. It
+    /// replaces an earlier one of its key.
     pub fn append_with(
         &self,
         drafts: Vec<Draft>,
@@ -136,7 +137,7 @@ impl Log {
         self.append_prepared(Prepared::new(drafts)?, expect, receipt)
     }
 
-    /// The same for drafts that [`Log::prepare`] made ready.
+    /// As [`Log::append_with`], for drafts that [`Log::prepare`] made ready.
     pub fn append_prepared(
         &self,
         prepared: Prepared,
@@ -510,7 +511,7 @@ impl Shared {
 
 /// The snapshots of the index. Another version of it, or another release, builds its own.
 fn index_fold() -> Fold {
-    Fold { name: "index".to_owned(), version: format!("4-{}", env!("CARGO_PKG_VERSION")) }
+    Fold { name: "index".to_owned(), version: format!("5-{}", env!("CARGO_PKG_VERSION")) }
 }
 
 /// Where a snapshot was taken, when the log still has the same hash there.

@@ -7,7 +7,8 @@
 //!
 //! A round begins, for each type, where its first record is that stayed, and ends it behind so many records in a row that
 //! are too young to expire. One such record alone says little: its clock may have been ahead. A round takes as many calls
-//! as there is to do, each of which goes on where the one before came to.
+//! as there is to do, each of which goes on where the one before came to. What is appended after it began is left to the
+//! next one: with a clock that was put back, or an age that is shorter than a round, the newest records would go as well.
 //!
 //! It works in the background on what is durable, a few records at a time, each time atomically: being killed in the
 //! middle leaves less dropped, nothing broken.
@@ -55,8 +56,16 @@ pub struct Expiry {
 pub struct Dropped {
     /// How many records are gone.
     pub records: u64,
-    /// From where on there may be more, for another call of the same round.
-    pub more_after: Option<Position>,
+    /// What is left for another call of the same round; `None` when it is over.
+    pub more_after: Option<Rest>,
+}
+
+/// What is left of a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rest {
+    after: Position,
+    /// The newest record when the round began.
+    newest: Position,
 }
 
 /// Why records were not dropped. Those that were before, are.
@@ -81,20 +90,20 @@ pub enum RetentionError {
 pub(super) struct Reached(BTreeMap<String, u64>);
 
 impl Log {
-    /// Drops records that expired: the first call of a round without `after`, those that follow with what the one
-    /// before said, until there is no more. Each is over in seconds and holds up neither readers nor the writer.
+    /// Drops records that expired: the first call of a round without `rest`, those that follow with what the one
+    /// before left, until there is no more. Each is over in seconds and holds up neither readers nor the writer.
     pub fn drop_expired(
         &self,
         expiries: &[Expiry],
-        after: Option<Position>,
+        rest: Option<Rest>,
     ) -> Result<Dropped, RetentionError> {
-        self.drop_expired_with(expiries, after, EFFORT)
+        self.drop_expired_with(expiries, rest, EFFORT)
     }
 
     pub(super) fn drop_expired_with(
         &self,
         expiries: &[Expiry],
-        after: Option<Position>,
+        rest: Option<Rest>,
         effort: Effort,
     ) -> Result<Dropped, RetentionError> {
         if let Some(kept) = expiries.iter().find(|expiry| KEPT_TYPES.contains(&&*expiry.kind)) {
@@ -102,7 +111,7 @@ impl Log {
         }
         let shared = self.shared();
         let _maintenance = shared.keeper.maintenance.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut run = Run::new(shared, expiries, after, effort)?;
+        let mut run = Run::new(shared, expiries, rest, effort)?;
         let young_batches = effort.young_records.div_ceil(effort.batch_records) + 1;
         for _ in 0..effort.batches + expiries.len() * young_batches {
             if run.done {
@@ -110,7 +119,8 @@ impl Log {
             }
             run.batch()?;
         }
-        run.dropped.more_after = (!run.done).then_some(run.after);
+        let rest = Rest { after: run.after, newest: run.newest };
+        run.dropped.more_after = (!run.done).then_some(rest);
         run.end_section();
         if run.dropped.records > 0 {
             let sealed = shared.index().sealed();
@@ -141,6 +151,8 @@ struct Run<'a> {
     /// Types that are done, and up to where.
     reached: Reached,
     after: Position,
+    /// The newest record when the round began. What stands behind it is not looked at.
+    newest: Position,
     /// How many records in a row were too young for every type that takes part.
     young: usize,
     /// Behind which position these began.
@@ -174,7 +186,7 @@ impl<'a> Run<'a> {
     fn new(
         shared: &'a Shared,
         expiries: &'a [Expiry],
-        after: Option<Position>,
+        rest: Option<Rest>,
         effort: Effort,
     ) -> Result<Self, RetentionError> {
         let expiry = |expiry: &'a Expiry| (&*expiry.kind, expiry.before.unix_timestamp_nanos());
@@ -183,11 +195,12 @@ impl<'a> Run<'a> {
         let start = |kind: &&'a str| (*kind, stored.0.get(*kind).copied().unwrap_or_default());
         let starts: BTreeMap<_, _> = before.keys().map(start).collect();
         let first = starts.values().copied().min().unwrap_or_default();
-        let after = after.unwrap_or_default().max(Position(first));
+        let last = shared.progress.borrow().last;
+        let Rest { after, newest } = rest.unwrap_or(Rest { after: Position::START, newest: last });
+        let after = after.max(Position(first));
         // Where a type starts before that, an earlier call found a record that stayed.
         let stayed = starts.iter().filter(|(_, start)| **start < after.0);
         let reached = stayed.map(|(kind, start)| ((*kind).to_owned(), *start)).collect();
-        let newest = shared.progress.borrow().last;
         Ok(Self {
             shared,
             effort,
@@ -198,6 +211,7 @@ impl<'a> Run<'a> {
             starts,
             reached: Reached(reached),
             after,
+            newest,
             young: 0,
             young_since: after,
             section: (after, 0),
@@ -212,7 +226,11 @@ impl<'a> Run<'a> {
         let mut position = self.after;
         let mut is_all = true;
         let shared = self.shared;
+        let newest = self.newest;
         shared.storage.each(self.after, |key, value| {
+            if record_position(key).is_some_and(|position| position > newest) {
+                return Ok(ControlFlow::Break(()));
+            }
             if work.seen == self.effort.batch_records || self.young >= self.effort.young_records {
                 is_all = false;
                 return Ok(ControlFlow::Break(()));

@@ -116,23 +116,38 @@ impl Snapshots {
         None
     }
 
-    /// Writes a snapshot, durable and whole or not at all, and removes those that are too old.
+    /// Writes a snapshot, durable and whole or not at all, and removes those that are too old. Of one that fails nothing
+    /// stays, since it may have been the disk that is full.
     pub fn write(&self, fold: &Fold, taken: Taken, payload: &dyn Payload) -> io::Result<()> {
         let Some(directory) = &self.directory else { return Ok(()) };
         super::directory::create(directory)?;
-        remove_unfinished(directory)?;
+        self.remove_unfinished();
         let position = taken.place.position;
         let path = directory.join(format!("{}-{position:020}.{EXTENSION}", fold.name));
         let unfinished = path.with_extension(UNFINISHED);
-        let mut file = Hashing { file: File::create(&unfinished)?, hasher: blake3::Hasher::new() };
-        encode(&mut file, fold, taken, payload)?;
-        file.file.sync_all()?;
-        fs::rename(&unfinished, &path)?;
+        let written =
+            create(&unfinished, fold, taken, payload).and_then(|()| fs::rename(&unfinished, &path));
+        if let Err(error) = written {
+            // What cannot be removed goes with the next snapshot, or when the log is opened.
+            _ = fs::remove_file(&unfinished);
+            return Err(error);
+        }
         File::open(directory)?.sync_all()?;
         for old in self.files(&fold.name).into_iter().skip(KEPT) {
             fs::remove_file(old)?;
         }
         Ok(())
+    }
+
+    /// Removes what was not finished, by a service that was killed or had no room; whether there was something. Nobody
+    /// else may be writing.
+    pub fn remove_unfinished(&self) -> bool {
+        let mut removed = false;
+        for path in self.paths().filter(|path| has_extension(path, UNFINISHED)) {
+            // One that cannot be removed takes room, and does no other harm.
+            removed |= fs::remove_file(path).is_ok();
+        }
+        removed
     }
 
     /// The positions of all snapshots: the records there have to stay, or nobody could tell what they belong to.
@@ -156,33 +171,36 @@ impl Snapshots {
 
     /// The files of the fold `name`, or of all folds, newest first. A directory that cannot be read has none.
     fn files(&self, name: &str) -> Vec<PathBuf> {
-        let entries = self.directory.as_ref().and_then(|directory| fs::read_dir(directory).ok());
-        let paths = entries.into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
         let own = |path: &PathBuf| {
             let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
             let fold = stem.rsplit_once('-').map(|(fold, _)| fold);
-            path.extension().is_some_and(|extension| extension == EXTENSION)
-                && (name.is_empty() || fold == Some(name))
+            has_extension(path, EXTENSION) && (name.is_empty() || fold == Some(name))
         };
-        let mut paths: Vec<_> = paths.filter(own).collect();
+        let mut paths: Vec<_> = self.paths().filter(own).collect();
         paths.sort_by_key(|path| std::cmp::Reverse(number(path)));
         paths
     }
+
+    /// What is in the directory; nothing when it cannot be read.
+    fn paths(&self) -> impl Iterator<Item = PathBuf> {
+        let entries = self.directory.as_ref().and_then(|directory| fs::read_dir(directory).ok());
+        entries.into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()))
+    }
+}
+
+fn has_extension(path: &Path, extension: &str) -> bool {
+    path.extension().is_some_and(|own| own == extension)
 }
 
 fn number(path: &Path) -> Option<u64> {
     path.file_stem()?.to_str()?.rsplit_once('-')?.1.parse().ok()
 }
 
-/// Removes what a service that was killed while it wrote left behind; nobody else writes now.
-fn remove_unfinished(directory: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(directory)? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == UNFINISHED) {
-            fs::remove_file(path)?;
-        }
-    }
-    Ok(())
+/// Writes a snapshot into a file of its own, durably.
+fn create(path: &Path, fold: &Fold, taken: Taken, payload: &dyn Payload) -> io::Result<()> {
+    let mut file = Hashing { file: File::create(path)?, hasher: blake3::Hasher::new() };
+    encode(&mut file, fold, taken, payload)?;
+    file.file.sync_all()
 }
 
 fn encode(file: &mut Hashing, fold: &Fold, taken: Taken, payload: &dyn Payload) -> io::Result<()> {
@@ -370,6 +388,35 @@ mod tests {
         let files = fs::read_dir(inside).unwrap();
         let names: Vec<_> = files.map(|file| file.unwrap().file_name()).collect();
         assert_eq!(names.len(), 2, "{names:?}");
+    }
+
+    /// A payload that the disk has no room for. It is written twice: first to find out how long it is.
+    #[derive(Default)]
+    struct TooLarge {
+        is_measured: std::cell::Cell<bool>,
+    }
+
+    impl Payload for TooLarge {
+        fn write(&self, to: &mut dyn Write) -> io::Result<()> {
+            to.write_all(&[7; 1000])?;
+            if self.is_measured.replace(true) {
+                return Err(io::Error::from(io::ErrorKind::StorageFull));
+            }
+            to.write_all(&[7; 1000])
+        }
+    }
+
+    #[test]
+    fn a_snapshot_that_fails_leaves_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let snapshots = Snapshots::of(directory.path());
+        write(&snapshots, &fold("1"), 4);
+        let failed = snapshots.write(&fold("1"), taken(5), &TooLarge::default()).unwrap_err();
+        assert_eq!(failed.kind(), io::ErrorKind::StorageFull);
+        let files = fs::read_dir(directory.path().join("snapshots")).unwrap();
+        let names: Vec<_> = files.map(|file| file.unwrap().file_name()).collect();
+        assert_eq!(names, ["state-00000000000000000004.snapshot"]);
+        assert_eq!(snapshots.newest(&fold("1"), all).unwrap().0, taken(4));
     }
 
     #[test]

@@ -106,9 +106,18 @@ impl Storage {
         super::directory::create(directory).map_err(|error| unusable(directory, &error))?;
         readable(directory)?;
         let existing = column_families(directory)?;
-        let database =
+        let open = || {
             DB::open_cf_descriptors(&database_options(), directory, descriptors(&existing))
-                .map_err(|error| refusal(directory, &error))?;
+                .map_err(|error| refusal(directory, &error))
+        };
+        // Whoever is not refused as the second one to open it may remove what was not finished. That may be all the room
+        // that is missing on a full disk, on which RocksDB does not open either.
+        let snapshots = Snapshots::of(directory);
+        let database = match open() {
+            Err(OpenError::Storage { .. }) if snapshots.remove_unfinished() => open()?,
+            opened => opened?,
+        };
+        snapshots.remove_unfinished();
         // What a backup left that was killed would keep its tables on the disk.
         for checkpoint in [CHECKPOINT, CHECKPOINT_UNFINISHED] {
             _ = std::fs::remove_dir_all(directory.join(checkpoint));

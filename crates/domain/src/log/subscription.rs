@@ -19,7 +19,7 @@ use tokio::sync::watch;
 const CHUNK_RECORDS_MAX: usize = 256;
 const CHUNK_BYTES_MAX: usize = 1 << 20;
 
-/// Records as they become durable. Ends when the log is closed, or after an error.
+/// Records as they become durable. Ends when the log is closed, or after an error, and stays at its end.
 ///
 /// It keeps the files of the log open until it is dropped.
 pub struct Subscription(BoxStream<'static, Result<Arc<Record>, ReadError>>);
@@ -43,9 +43,10 @@ impl Subscription {
     ) -> Self {
         let place =
             Place { shared, progress, after, chunk: VecDeque::new(), rested: true, failed: false };
-        Self(
-            stream::unfold(place, |mut place| async { Some((place.next().await?, place)) }).boxed(),
-        )
+        let records =
+            stream::unfold(place, |mut place| async { Some((place.next().await?, place)) });
+        // What was made by unfolding panics when it is asked once more after its end.
+        Self(records.fuse().boxed())
     }
 }
 

@@ -7,6 +7,7 @@ mod queries;
 mod relay;
 mod retention;
 mod snapshots;
+mod stopped;
 
 use super::storage::Storage;
 use super::*;
@@ -347,6 +348,7 @@ async fn a_subscription_waits_and_ends_with_the_log() {
     drop(log);
     assert_eq!(records.next().await.unwrap().unwrap().position, Position(2));
     assert!(records.next().await.is_none());
+    assert!(records.next().await.is_none(), "it stays at its end");
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@
 
 use super::{ExecuteError, Executed, Store, draft};
 use crate::command::{Command, Context, decide};
-use crate::event::{Draft, Record};
+use crate::event::{Draft, Position, Record};
 use crate::log::{AppendError, Expect, Receipt};
 use crate::problem::{Problem, ProblemKind, Problems};
 use crate::state::State;
@@ -41,8 +41,11 @@ pub(super) struct UnderWay(Mutex<VecDeque<Waiting>>);
 
 struct Waiting {
     receipt: Receipt,
-    durable: Shared<BoxFuture<'static, Result<(), AppendError>>>,
+    durable: Durable,
 }
+
+/// Resolves once something is durable, or never will be.
+type Durable = Shared<BoxFuture<'static, Result<(), AppendError>>>;
 
 impl RequestKey {
     /// The key `key` of a request that consists of `parts`.
@@ -91,43 +94,65 @@ impl Store {
         key: &RequestKey,
         answer: impl FnOnce(&Executed) -> Option<Vec<u8>>,
     ) -> Result<Once, ExecuteError> {
-        let (outcome, durable) = {
-            let mut head = self.shared.head.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut under_way = self.shared.once.0.lock().unwrap_or_else(PoisonError::into_inner);
-            // They become durable in order.
-            while under_way
-                .front()
-                .is_some_and(|first| first.durable.clone().now_or_never().is_some())
-            {
-                under_way.pop_front();
-            }
-            if let Some(first) = under_way.iter().find(|other| other.receipt.key == key.key) {
-                (Once::Before(key.answer(&first.receipt.content)?), first.durable.clone())
-            } else if let Some(content) = self.shared.log.receipt(&key.key)? {
-                return Ok(Once::Before(key.answer(&content)?));
-            } else {
-                let events = decide(&head, command, context, &self.shared.rules)?;
-                let drafts: Vec<Draft> =
-                    events.into_iter().map(|event| draft(event, command, context)).collect();
-                let executed = self.foresee(&head, &drafts);
-                let receipt = answer(&executed).map(|answer| key.receipt(&answer));
-                let mut sequenced = self.shared.states.sequenced();
-                let log = &self.shared.log;
-                let pending = log.append_with(drafts, &Expect::Any, receipt.clone())?;
-                if !executed.records.is_empty() {
-                    *head = State::clone(&executed.state);
-                    sequenced.push_back(Arc::clone(&executed.state));
-                }
-                let durable = pending.durable().map(|outcome| outcome.map(|_| ())).boxed().shared();
-                if let Some(receipt) = receipt {
-                    under_way.push_back(Waiting { receipt, durable: durable.clone() });
-                }
-                (Once::Now(executed), durable)
-            }
-        };
+        let (outcome, durable) = self.begin_once(command, context, key, answer)?;
+        // A refusal waits, too: what it was decided on may still be lost.
         durable.await?;
         self.state();
-        Ok(outcome)
+        Ok(outcome?)
+    }
+
+    /// What the request comes to, and when that may be told.
+    fn begin_once(
+        &self,
+        command: &Command,
+        context: &Context,
+        key: &RequestKey,
+        answer: impl FnOnce(&Executed) -> Option<Vec<u8>>,
+    ) -> Result<(Result<Once, Problems>, Durable), ExecuteError> {
+        let mut head = self.shared.head.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut under_way = self.shared.once.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // They become durable in order.
+        while under_way.front().is_some_and(|first| first.durable.clone().now_or_never().is_some())
+        {
+            under_way.pop_front();
+        }
+        if let Some(first) = under_way.iter().find(|other| other.receipt.key == key.key) {
+            let answered = key.answer(&first.receipt.content).map(Once::Before);
+            return Ok((answered, first.durable.clone()));
+        }
+        let log = &self.shared.log;
+        if let Some(content) = log.receipt(&key.key)? {
+            let answered = key.answer(&content).map(Once::Before);
+            return Ok((answered, self.durable_up_to(Position::START)));
+        }
+        let events = match decide(&head, command, context, &self.shared.rules) {
+            Ok(events) => events,
+            Err(problems) => return Ok((Err(problems), self.durable_up_to(head.position()))),
+        };
+        let drafts: Vec<Draft> =
+            events.into_iter().map(|event| draft(event, command, context)).collect();
+        let executed = self.foresee(&head, &drafts);
+        let receipt = answer(&executed).map(|answer| key.receipt(&answer));
+        if executed.records.is_empty() && receipt.is_none() {
+            return Ok((Ok(Once::Now(executed)), self.durable_up_to(head.position())));
+        }
+        let mut sequenced = self.shared.states.sequenced();
+        let pending = log.append_with(drafts, &Expect::Any, receipt.clone())?;
+        if !executed.records.is_empty() {
+            *head = State::clone(&executed.state);
+            sequenced.push_back(Arc::clone(&executed.state));
+        }
+        let durable = pending.durable().map(|outcome| outcome.map(|_| ())).boxed().shared();
+        if let Some(receipt) = receipt {
+            under_way.push_back(Waiting { receipt, durable: durable.clone() });
+        }
+        Ok((Ok(Once::Now(executed)), durable))
+    }
+
+    /// Resolves once everything up to `position` is durable.
+    fn durable_up_to(&self, position: Position) -> Durable {
+        let log = self.shared.log.clone();
+        async move { log.wait_for(position).await }.boxed().shared()
     }
 
     /// What was kept of the request with this key, when that is durable.

@@ -21,6 +21,11 @@ const CHANGES_MAX: usize = 2_000;
 const REFRESH: Duration = Duration::from_mins(5);
 /// How many values are told again in a period, beside those that SLAs are checked against.
 const REFRESHES_MAX: usize = 50;
+/// How often what is 0 because nothing happens is told again. Nobody looks for it by time, but what was told last has to be
+/// there: retention drops it after 7 days, when nobody says otherwise.
+const NOTHING_REFRESH: Duration = Duration::from_hours(24);
+/// How many of the values that are told again in a period are such: 170,000 a day, and room for the others.
+const NOTHINGS_MAX: usize = 10;
 
 pub(super) type Key = (Subject, Measure);
 
@@ -45,6 +50,8 @@ pub(super) struct Board {
     untold: BTreeSet<Key>,
     /// When what was told last, oldest first: one for each value at most.
     history: BTreeSet<(OffsetDateTime, Key)>,
+    /// The same for what is 0 because nothing happens, once that was found out.
+    nothings: BTreeSet<(OffsetDateTime, Key)>,
 }
 
 #[derive(Debug)]
@@ -85,6 +92,7 @@ impl Board {
             touched: BTreeSet::new(),
             untold: BTreeSet::new(),
             history: BTreeSet::new(),
+            nothings: BTreeSet::new(),
         }
     }
 
@@ -104,6 +112,7 @@ impl Board {
         });
         self.untold.retain(|key| self.entries.contains_key(key));
         self.history.retain(|(_, key)| self.entries.contains_key(key));
+        self.nothings.retain(|(_, key)| self.entries.contains_key(key));
         self.update(measured);
     }
 
@@ -194,12 +203,25 @@ impl Board {
             let before = entry.told.replace((entry.value.clone(), now));
             let mut at = (before.map_or(now, |(_, at)| at), key);
             self.history.remove(&at);
+            self.nothings.remove(&at);
             at.0 = now;
             let (subject, measure) = at.1.clone();
             self.history.insert(at);
             Some(Measurement { subject, measure, value: entry.value.clone() })
         });
-        told.collect()
+        let told = told.collect();
+        self.put_back(aged, now);
+        told
+    }
+
+    /// What was looked at for its age and is not told yet, since others waited longer, keeps its place.
+    fn put_back(&mut self, aged: BTreeSet<Key>, now: OffsetDateTime) {
+        for key in aged {
+            let told = self.entries.get(&key).and_then(|entry| entry.told.as_ref());
+            if let Some((_, at)) = told.filter(|(_, at)| *at != now) {
+                self.history.insert((*at, key));
+            }
+        }
     }
 
     /// What may be due though it is told as it is: what SLAs are checked against, and what was not told for longest.
@@ -212,6 +234,16 @@ impl Board {
             aged.extend(own.map(|(key, _)| key.clone()));
         }
         let mut refreshes = 0;
+        // What is told below gets its place again.
+        while refreshes < NOTHINGS_MAX
+            && let Some((at, key)) = self.nothings.pop_first()
+        {
+            if now - at < NOTHING_REFRESH {
+                self.nothings.insert((at, key));
+                break;
+            }
+            refreshes += usize::from(aged.insert(key));
+        }
         while refreshes < REFRESHES_MAX
             && let Some((at, key)) = self.history.pop_first()
         {
@@ -219,11 +251,10 @@ impl Board {
                 self.history.insert((at, key));
                 break;
             }
-            // What is told below gets its place again; what is 0 because nothing happens is not told for its age.
-            let is_nothing = is_told_when_busy(key.1)
-                && self.entries.get(&key).is_none_or(|entry| entry.value == 0);
-            if !is_nothing && aged.insert(key) {
-                refreshes += 1;
+            if self.entries.get(&key).is_none_or(|entry| is_nothing(&key, entry)) {
+                self.nothings.insert((at, key));
+            } else {
+                refreshes += usize::from(aged.insert(key));
             }
         }
         aged
@@ -235,18 +266,17 @@ impl Board {
         entry: &Entry,
         now: OffsetDateTime,
     ) -> Option<(Due, Option<OffsetDateTime>, &'k Key)> {
-        let is_nothing = is_told_when_busy(key.1) && entry.value == 0;
+        let is_nothing = is_nothing(key, entry);
         let Some((told, at)) = &entry.told else {
             return (!is_nothing).then_some((Due::Changed, None, key));
         };
         let due = if *told == entry.value {
             let age = now - *at;
-            if is_nothing {
-                return None;
-            } else if age >= self.rhythm.watched && self.is_watched(key) {
+            let refresh = if is_nothing { NOTHING_REFRESH } else { REFRESH };
+            if !is_nothing && age >= self.rhythm.watched && self.is_watched(key) {
                 Due::Watched
             } else {
-                (age >= REFRESH).then_some(Due::Refresh)?
+                (age >= refresh).then_some(Due::Refresh)?
             }
         } else if crosses(key.1, told, &entry.value) {
             Due::Crossed
@@ -259,6 +289,11 @@ impl Board {
     fn is_watched(&self, key: &Key) -> bool {
         matches!(key, (Subject::Gateway(name), Measure::Metric(_)) if self.watched.contains(name))
     }
+}
+
+/// Whether this is 0 because nothing happens.
+fn is_nothing(key: &Key, entry: &Entry) -> bool {
+    is_told_when_busy(key.1) && entry.value == 0
 }
 
 /// Whether somebody has to hear of it at once: health that was, or is, whole or nothing, and traffic that begins or ends.
@@ -320,6 +355,39 @@ mod tests {
                 }
             }
             assert_eq!(told, 5_000);
+        }
+    }
+
+    /// Shows that what was told of a busy gateway is there for as long as events are kept, however many there are.
+    #[test]
+    fn what_is_nothing_is_told_again_once_a_day() {
+        let mut board = Board::new(Rhythm { period: PERIOD, watched: Duration::MAX });
+        let subject = |number: u32| Subject::Gateway(number.to_string());
+        let all = |measure: Measure, value: i64| {
+            (0..200).map(move |number| ((subject(number), measure), Value::from(value)))
+        };
+        let percentile = told_when_busy().next().unwrap();
+        let start = datetime!(2030-01-01 00:00 UTC);
+        board.update(all(RATE, 1).chain(all(percentile, 20)).collect());
+        assert_eq!(board.due(start, true).len(), 400);
+        board.update(all(RATE, 0).collect());
+        let mut last: BTreeMap<Subject, Vec<OffsetDateTime>> = BTreeMap::new();
+        for round in 1..=3 * 17_280_u32 {
+            let now = start + PERIOD * round;
+            let told = board.due(now, true);
+            let nothings = told.iter().filter(|told| told.measure == percentile);
+            assert!(round < 10 || nothings.clone().count() <= NOTHINGS_MAX, "{round}");
+            assert!(round < 10 || told.len() <= REFRESHES_MAX, "{round}: {}", told.len());
+            for told in nothings {
+                last.entry(told.subject.clone()).or_default().push(now);
+            }
+        }
+        assert_eq!(last.len(), 200);
+        for (subject, at) in last {
+            // When it became 0, and two or three times since.
+            assert!((3..=4).contains(&at.len()), "{subject:?}: {at:?}");
+            let slow = at.windows(2).find(|pair| pair[1] - pair[0] > Duration::from_hours(25));
+            assert_eq!(slow, None, "{subject:?}");
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::{node, problems};
 use crate::dsl::{document, read_event_query, read_plain_event, read_posted_event};
-use crate::event::{Aggregator, Function};
+use crate::event::{Aggregator, Function, TAGS_MAX};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -45,6 +45,24 @@ fn refused_events() {
     refuse("tags: a\ntimestamp: 2030-01-10", "event-timestamp /timestamp 2:12");
     refuse("tags: a\ntag: b", "unexpected-element /tag 2:1");
     refuse("a", "unexpected-type  1:1");
+}
+
+#[test]
+fn events_and_queries_have_so_many_tags_and_no_more() {
+    let now = datetime!(2030-01-10 12:00 UTC);
+    let tags = |count: usize| {
+        let tags: Vec<String> = (0..count).map(|number| format!("group-{number}:a")).collect();
+        node(&json!({ "tags": tags }).to_string())
+    };
+    // The groups that are added to an event do not count.
+    assert_eq!(read_posted_event(&tags(TAGS_MAX)).unwrap().tags.len(), TAGS_MAX);
+    assert_eq!(read_event_query(&tags(TAGS_MAX), now).unwrap().query.tags.len(), TAGS_MAX);
+    let refused = read_posted_event(&tags(TAGS_MAX + 1));
+    assert_eq!(problems(&refused), ["yaml-parsing /tags 1:9"]);
+    let said = refused.unwrap_err().to_string();
+    assert_eq!(said, "an event has at most 1000 tags, this one has 1001");
+    let said = read_event_query(&tags(TAGS_MAX + 5), now).unwrap_err().to_string();
+    assert_eq!(said, "a query has at most 1000 tags, this one has 1005");
 }
 
 /// Shows: D21

@@ -70,7 +70,7 @@ pub(super) struct Sealed(Arc<Vec<Arc<Segment>>>);
 #[derive(Debug)]
 pub(super) struct View {
     segments: Arc<Vec<Arc<Segment>>>,
-    /// Tags and type; none when one of them was never seen.
+    /// Tags and type, sorted, each once; none when one of them has no number.
     wanted: Option<Vec<u32>>,
     range: Instants,
     /// The matching records of the tail, sorted.
@@ -151,8 +151,8 @@ impl Index {
         Sealed(Arc::clone(&self.segments))
     }
 
-    /// Forgets the names that no record has any more, once they are most of them: those neither in `used`, which are those
-    /// of `sealed`, nor in what was added since. Nothing may have been dropped in between.
+    /// Forgets the names that no record has any more: those neither in `used`, which are those of `sealed`, nor in what was
+    /// added since. Those of tags only once they are most of them. Nothing may have been dropped in between.
     pub fn forget_names(&mut self, sealed: &Sealed, mut used: Numbered) {
         for segment in self.segments.iter().skip(sealed.0.len()) {
             used.extend(segment.tags());
@@ -195,7 +195,11 @@ impl Index {
     fn look(&self, query: &Query, kind: Option<&str>, field: Option<u32>) -> View {
         let tags = query.tags.iter().map(|tag| self.names.tags.get(tag.as_str()));
         let kinds = kind.iter().map(|kind| self.names.kinds.get(*kind));
-        let wanted: Option<Vec<u32>> = tags.chain(kinds).map(Option::<&u32>::copied).collect();
+        let mut wanted: Option<Vec<u32>> = tags.chain(kinds).map(Option::<&u32>::copied).collect();
+        if let Some(wanted) = &mut wanted {
+            wanted.sort_unstable();
+            wanted.dedup();
+        }
         let range = Instants::of(query.time);
         let mut view = View {
             segments: Arc::clone(&self.segments),
@@ -232,7 +236,7 @@ impl Index {
 }
 
 impl Sealed {
-    /// The tags and types that their records have, or had when they were sealed.
+    /// The tags and types that their records have.
     pub fn tags(&self) -> Numbered {
         let mut used = Numbered::default();
         for segment in self.0.iter() {

@@ -15,7 +15,7 @@ pub(super) struct Names {
     pub tags: HashMap<Box<str>, u32>,
     pub kinds: HashMap<Box<str>, u32>,
     pub fields: HashMap<Box<str>, u32>,
-    /// Numbers of tags that were forgotten, for others.
+    /// Numbers of tags and types that were forgotten, for others.
     pub free: Vec<u32>,
 }
 
@@ -60,21 +60,27 @@ impl Names {
         Some(id)
     }
 
-    /// Forgets the tags that are not in `used`, when these are most of them; types are few and stay.
+    /// Forgets the types that are not in `used`, and the tags, when these are most of them.
+    ///
+    /// Types go at once: what the field of an aggregation stands for depends on which there are, and has to be the same
+    /// in an index that was made anew.
     pub fn keep(&mut self, used: &Numbered) {
-        let count = self.tags.values().filter(|id| used.contains(**id)).count();
-        if count * UNUSED_MAX > self.tags.len() {
-            return;
+        let Self { tags, kinds, free, .. } = self;
+        let mut retain = |names: &mut HashMap<Box<str>, u32>| {
+            names.retain(|_, id| {
+                let is_used = used.contains(*id);
+                if !is_used {
+                    free.push(*id);
+                }
+                is_used
+            });
+        };
+        retain(kinds);
+        let count = tags.values().filter(|id| used.contains(**id)).count();
+        if count * UNUSED_MAX <= tags.len() {
+            retain(tags);
+            tags.shrink_to_fit();
         }
-        let Self { tags, free, .. } = self;
-        tags.retain(|_, id| {
-            let is_used = used.contains(*id);
-            if !is_used {
-                free.push(*id);
-            }
-            is_used
-        });
-        tags.shrink_to_fit();
     }
 
     /// All numbers below the sum of these are taken or free.

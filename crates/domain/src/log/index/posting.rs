@@ -175,6 +175,17 @@ impl Posting<'_> {
         }
     }
 
+    /// Whether one of the ranks is among those whose bit is set.
+    pub fn meets(&self, bits: &[u64]) -> bool {
+        match self {
+            Posting::All => bits.iter().any(|word| *word != 0),
+            Posting::Listed(ranks) => ranks.iter().any(|rank| is_set(bits, usize::from(*rank))),
+            Posting::Bits { words, .. } => {
+                words.iter().zip(bits).any(|(own, bits)| own & bits != 0)
+            }
+        }
+    }
+
     fn contains(&self, rank: u16) -> bool {
         match self {
             Posting::All => true,

@@ -257,9 +257,12 @@ impl Segment {
         Some(Self::new(parts))
     }
 
-    /// The numbers of the tags and types that its records have, those of dropped ones among them.
+    /// The numbers of the tags and types that its records have.
     pub fn tags(&self) -> impl Iterator<Item = u32> {
-        self.tags.ids()
+        self.tags.ids().filter(|id| {
+            let Some(Left { words, .. }) = &self.left else { return true };
+            self.tags.find(*id).is_some_and(|(_, set)| set.meets(words))
+        })
     }
 
     /// Whether no record is left.

@@ -18,6 +18,7 @@ pub(super) struct Tail {
 #[derive(Clone, Debug, PartialEq)]
 struct Row {
     key: Key,
+    /// Sorted, so that looking for many tags of many takes little time.
     ids: Range<u32>,
     numbers: Range<u32>,
 }
@@ -52,6 +53,7 @@ impl Tail {
         self.order.insert(place, row);
         let (first_id, first_number) = (offset(self.ids.len()), offset(self.numbers.len()));
         self.ids.extend(ids);
+        self.ids[first_id as usize..].sort_unstable();
         self.numbers.extend(numbers);
         self.rows.push(Row {
             key,
@@ -60,7 +62,7 @@ impl Tail {
         });
     }
 
-    /// The records that have all of `wanted` and a timestamp in `range`, sorted.
+    /// The records that have all of `wanted`, which is sorted, and a timestamp in `range`, sorted.
     pub fn matching<'a>(
         &'a self,
         wanted: &'a [u32],
@@ -70,10 +72,7 @@ impl Tail {
         let from = self.order.partition_point(|own| row(own).key.0 < range.from);
         let to = self.order.partition_point(|own| row(own).key.0 <= range.to).max(from);
         let rows = self.order[from..to].iter().map(row);
-        let rows = rows.filter(move |row| {
-            let ids = &self.ids[row.ids.start as usize..row.ids.end as usize];
-            wanted.iter().all(|id| ids.contains(id))
-        });
+        let rows = rows.filter(move |row| has_all(self.ids_of(row), wanted));
         rows.map(|row| Matching { key: row.key, numbers: self.numbers_of(row) })
     }
 
@@ -93,17 +92,17 @@ impl Tail {
         let mut parts = Parts::default();
         for (rank, row) in (0..).zip(tail.order.iter().map(|row| &tail.rows[usize::from(*row)])) {
             parts.keys.push(row.key);
-            let ids = &tail.ids[row.ids.start as usize..row.ids.end as usize];
-            parts.tags.extend(ids.iter().map(|id| (*id, rank)));
+            parts.tags.extend(tail.ids_of(row).iter().map(|id| (*id, rank)));
             let numbers = tail.numbers_of(row).iter();
             parts.fields.extend(numbers.map(|(id, number)| (*id, rank, *number)));
         }
         (!parts.keys.is_empty()).then_some(parts)
     }
 
-    /// The numbers of the tags and types that its records have, those of dropped ones among them.
+    /// The numbers of the tags and types that its records have.
     pub fn tags(&self) -> impl Iterator<Item = u32> {
-        self.ids.iter().copied()
+        let rows = self.order.iter().map(|row| &self.rows[usize::from(*row)]);
+        rows.flat_map(|row| self.ids_of(row)).copied()
     }
 
     /// The records in the order of their positions, each with tags and type, and numbers.
@@ -112,14 +111,30 @@ impl Tail {
         left.sort_unstable();
         left.into_iter().map(|row| {
             let row = &self.rows[usize::from(row)];
-            let ids = &self.ids[row.ids.start as usize..row.ids.end as usize];
-            (row.key, ids, self.numbers_of(row))
+            (row.key, self.ids_of(row), self.numbers_of(row))
         })
+    }
+
+    fn ids_of(&self, row: &Row) -> &[u32] {
+        &self.ids[row.ids.start as usize..row.ids.end as usize]
     }
 
     fn numbers_of(&self, row: &Row) -> &[(u32, f64)] {
         &self.numbers[row.numbers.start as usize..row.numbers.end as usize]
     }
+}
+
+/// Whether all of `wanted` are among `ids`. Both are sorted, and nothing is wanted twice.
+fn has_all(ids: &[u32], wanted: &[u32]) -> bool {
+    let mut left = ids;
+    wanted.len() <= ids.len()
+        && wanted.iter().all(|id| match left.binary_search(id) {
+            Ok(place) => {
+                left = &left[place + 1..];
+                true
+            }
+            Err(_) => false,
+        })
 }
 
 fn offset(offset: usize) -> u32 {

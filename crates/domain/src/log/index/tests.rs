@@ -353,8 +353,7 @@ fn names_go_with_the_last_record_that_has_them() {
     let used = sealed.tags();
     (60_000..60_100).for_each(|request| insert(&mut index, request));
     index.forget_names(&sealed, used);
-    let left = index.names.tags.len();
-    assert!((1_101..20_000).contains(&left), "{left}");
+    assert_eq!(index.names.tags.len(), 1_101);
     let all = index.names.tags.len() + index.names.kinds.len() + index.names.free.len();
     assert!(read(&written(&index)).is_some_and(|read| read.names == index.names));
     // Their numbers are given again, each once.
@@ -370,6 +369,70 @@ fn names_go_with_the_last_record_that_has_them() {
         assert_eq!(count(&index, &format!("request:{request}")), 1, "{request}");
     }
     assert_eq!(count(&index, "all"), 1_000 + 100 + 10_000);
+}
+
+/// What the field of an aggregation stands for depends on which types there are.
+#[test]
+fn types_go_with_the_last_record_that_has_them() {
+    let mut index = Index::default();
+    let insert = |index: &mut Index, kind: &str| {
+        let numbers = Numbers::Members(vec![("mine".to_owned(), 1.0)]);
+        index.insert(&Header { timestamp: 7, kind, tags: vec!["all"], numbers });
+    };
+    let is_type = |index: &Index| index.view_field(&Query::default(), "mine").1.is_none();
+    let forget = |index: &mut Index, position: u64| {
+        index.forget([Position(position)]);
+        let sealed = index.sealed();
+        let used = sealed.tags();
+        index.forget_names(&sealed, used);
+    };
+    insert(&mut index, "mine");
+    insert(&mut index, "mine");
+    (0..100).for_each(|_| insert(&mut index, "event"));
+    index.seal();
+    insert(&mut index, "mine");
+    forget(&mut index, 1);
+    assert!(is_type(&index));
+    forget(&mut index, 103);
+    assert!(is_type(&index), "there is one in a segment");
+    forget(&mut index, 2);
+    assert!(!is_type(&index), "though the segment is the same");
+    assert_eq!(sums(&index, &Query::default(), "mine").0, 100);
+    // Another type is given the number, and only that.
+    insert(&mut index, "other");
+    let of = |kind: &str| Query { kind: Some(kind.to_owned()), ..Query::default() };
+    let counts = ["mine", "other", "event"].map(|kind| index.view(&of(kind)).count());
+    assert_eq!(counts, [0, 1, 100]);
+    insert(&mut index, "mine");
+    assert!(is_type(&index));
+}
+
+/// In whatever order tags are known and asked for.
+#[test]
+fn very_many_tags_are_looked_for_in_very_many() {
+    let mut index = Index::default();
+    let tags: Vec<String> = (0..2_000).map(|tag| format!("tag:{tag}")).collect();
+    let insert = |index: &mut Index, tags: &mut dyn Iterator<Item = &String>| {
+        let tags = tags.map(String::as_str).collect();
+        index.insert(&Header { timestamp: 7, kind: "event", tags, numbers: Numbers::None });
+    };
+    insert(&mut index, &mut tags.iter());
+    insert(&mut index, &mut tags.iter().rev());
+    insert(&mut index, &mut tags.iter().skip(1));
+    insert(&mut index, &mut tags.iter().step_by(2));
+    let count =
+        |index: &Index, tags: Vec<String>| index.view(&Query { tags, ..Query::default() }).count();
+    let twice = [&tags[..], &tags[..]].concat();
+    for _ in 0..2 {
+        assert_eq!(count(&index, tags.clone()), 2);
+        assert_eq!(count(&index, tags.iter().rev().cloned().collect()), 2);
+        assert_eq!(count(&index, twice.clone()), 2);
+        assert_eq!(count(&index, tags[1..].to_vec()), 3);
+        assert_eq!(count(&index, vec![tags[4].clone()]), 4);
+        assert_eq!(count(&index, vec![tags[1_998].clone(), tags[2].clone()]), 4);
+        // In a segment.
+        index.seal();
+    }
 }
 
 #[test]

@@ -90,6 +90,7 @@ fn a_damaged_backup_is_not_restored() {
         let target = copy.path().join("restored");
         let refused = restore(copy.path(), &target).unwrap_err();
         assert!(!target.exists(), "{refused}");
+        assert!(!target.with_extension("unfinished").exists(), "it would hold room: {refused}");
         refused.to_string()
     };
     for entry in std::fs::read_dir(&backup).unwrap() {
@@ -117,4 +118,26 @@ fn a_damaged_backup_is_not_restored() {
     });
     assert!(foreign.contains("it ends at position 50"), "{foreign}");
     std::fs::remove_dir_all(&backup).unwrap();
+}
+
+/// What is whole is given its name at the end, which is too late to find out that it cannot be.
+#[test]
+fn what_no_directory_can_take_the_place_of_is_refused_before_anything_is_copied() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = Log::open(&directory.path().join("log")).unwrap();
+    append(&log, vec![draft(1)]);
+    let [empty, link, backup] = ["empty", "link", "backup"].map(|name| directory.path().join(name));
+    std::fs::create_dir(&empty).unwrap();
+    std::os::unix::fs::symlink(&empty, &link).unwrap();
+    let refused = log.backup(&link).unwrap_err();
+    assert!(matches!(refused, BackupError::Fixed(_)), "{refused}");
+    assert!(refused.to_string().contains("name a directory below it"), "{refused}");
+    log.backup(&link.join("backup")).unwrap();
+    std::fs::remove_dir_all(empty.join("backup")).unwrap();
+    log.backup(&empty).unwrap();
+    log.backup(&backup).unwrap();
+    assert!(matches!(restore(&backup, &link), Err(BackupError::Exists(_))), "it has files now");
+    // Another disk begins there.
+    assert!(crate::log::backup::is_fixed(Path::new("/proc")).unwrap());
+    assert!(!crate::log::backup::is_fixed(&empty).unwrap());
 }

@@ -1,6 +1,7 @@
 //! Old records go, and everything else stays: positions, hashes, totals, streams, facts.
 
 use super::*;
+use crate::event::Function;
 use crate::log::retention::Effort;
 
 fn of_kind(kind: &str, number: usize) -> Draft {
@@ -156,6 +157,58 @@ fn a_record_that_stays_is_passed_however_much_lies_behind_it() {
     drop_all(&log, &expired(107), effort);
     assert_eq!(positions(&all(&log)), (2..=100).chain(108..=110).collect::<Vec<u64>>());
     log.verify().unwrap();
+}
+
+/// With a clock that was put back, or an age of nothing, a round would go on with what is appended meanwhile.
+#[test]
+fn what_comes_during_a_round_stays_for_the_next() {
+    let effort = Effort { batch_records: 4, batches: 2, young_records: 3 };
+    let log = Log::in_memory().unwrap();
+    append(&log, (0..30).map(|number| of_kind("metrics", number)).collect());
+    let mut rest = None;
+    let mut calls = 0;
+    loop {
+        rest = log.drop_expired_with(&expired(1_000), rest, effort).unwrap().more_after;
+        if rest.is_none() {
+            break;
+        }
+        append(&log, (30..40).map(|number| of_kind("metrics", number)).collect());
+        calls += 1;
+    }
+    assert!(calls > 0);
+    let last = 30 + 10 * calls;
+    assert_eq!(log.last(), Position(last));
+    assert_eq!(positions(&all(&log)), (30..=last).collect::<Vec<_>>());
+    assert_eq!(total(&log, "metrics"), last - 29);
+    drop_all(&log, &expired(1_000), effort);
+    assert_eq!(positions(&all(&log)), [last]);
+    log.verify().unwrap();
+}
+
+/// The name of a type stands for the values of its events as long as there are such, and else for a member.
+#[test]
+fn a_field_means_the_same_after_the_index_was_made_anew() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = Log::open(directory.path()).unwrap();
+    let with = |kind: &str, number: usize, value: serde_json::Value| {
+        let mut draft = of_kind(kind, number);
+        draft.event.value = value;
+        draft
+    };
+    let member = with("archive", 2, serde_json::json!({"metering": 2}));
+    append(&log, vec![with("metering", 1, 5.into()), member, of_kind("archive", 3)]);
+    let sum = |log: &Log| {
+        let aggregator = Aggregator { function: Function::Sum, field: "metering".into() };
+        log.aggregate(&Query::default(), &aggregator).unwrap()
+    };
+    assert_eq!(sum(&log), Aggregate::Number(Some(5.0)));
+    let before = NOON + time::Duration::seconds(9);
+    let expiries = [Expiry { kind: "metering".into(), before }];
+    assert_eq!(log.drop_expired(&expiries, None).unwrap().records, 1);
+    assert_eq!(sum(&log), Aggregate::Number(Some(2.0)));
+    drop(log);
+    std::fs::remove_dir_all(directory.path().join("snapshots")).unwrap();
+    assert_eq!(sum(&Log::open(directory.path()).unwrap()), Aggregate::Number(Some(2.0)));
 }
 
 #[test]

@@ -106,6 +106,22 @@ fn a_snapshot_that_does_not_belong_is_dropped_with_a_notice() {
     assert_eq!(log.shared().indexed, Position(5_000));
 }
 
+/// On a full disk it may be all the room that there is, and nobody knows whether another one is ever written.
+#[test]
+fn what_was_not_finished_goes_when_the_log_is_opened() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = Log::open(directory.path()).unwrap();
+    let inside = directory.path().join("snapshots");
+    std::fs::create_dir_all(&inside).unwrap();
+    let unfinished = inside.join("index-00000000000000000007.unfinished");
+    std::fs::write(&unfinished, "half").unwrap();
+    assert!(matches!(Log::open(directory.path()), Err(OpenError::InUse { .. })));
+    assert!(unfinished.exists(), "whoever has the log open may be writing it");
+    drop(log);
+    drop(Log::open(directory.path()).unwrap());
+    assert!(!unfinished.exists());
+}
+
 /// The thread that writes snapshots is woken by the writer once the interval is over.
 #[test]
 fn snapshots_are_written_while_records_come() {
