@@ -49,6 +49,15 @@ pub(crate) fn group_is_alive(leader: i32) -> bool {
     processes().any(|(_, status)| status.group == leader && status.is_alive())
 }
 
+/// Kills what is left of the group of a leader that ended. As long as anything belongs to a group the system gives its id
+/// to no other process, so that one that has it is of another group.
+pub(crate) fn kill_orphans(leader: i32) {
+    let is_anothers = Status::of(leader).is_some_and(|status| status.is_alive());
+    if !is_anothers && group_is_alive(leader) {
+        signal_group(leader, Signal::KILL);
+    }
+}
+
 /// A live process that was found by its marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Marked {

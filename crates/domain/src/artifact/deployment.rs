@@ -74,6 +74,10 @@ pub struct Service {
     pub environment_variables: Traits,
     /// The effective variables with interpolated values, keyed as in the breed; `None` before the first deployment.
     pub environment: Option<IndexMap<String, String>>,
+    /// What `environment` was, while it is to be found out anew: values that were told before still stand for the texts
+    /// that they came from.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub former_environment: IndexMap<String, String>,
     /// How much runs.
     pub scale: Scale,
     /// The effective arguments.
@@ -121,6 +125,13 @@ impl Service {
     /// Whether the service is on its way out.
     pub fn is_undeploying(&self) -> bool {
         self.status.intention == Intention::Undeployment
+    }
+
+    /// Its variables are to be found out anew.
+    pub fn forget_environment(&mut self) {
+        if let Some(environment) = self.environment.take() {
+            self.former_environment = environment;
+        }
     }
 }
 

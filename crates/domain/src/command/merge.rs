@@ -158,6 +158,7 @@ fn new_service(prepared: &PreparedService, rules: &Rules, now: OffsetDateTime) -
         breed: prepared.breed.clone(),
         environment_variables: prepared.environment_variables.clone(),
         environment: None,
+        former_environment: IndexMap::new(),
         scale: prepared.scale.unwrap_or(rules.default_scale),
         arguments: effective_arguments(
             rules,
@@ -182,11 +183,16 @@ fn merge_service(service: &mut Service, prepared: &PreparedService, rules: &Rule
         };
         service.arguments = effective_arguments(rules, &prepared.breed, &own);
     }
-    service.breed = prepared.breed.clone();
+    // An equal one may have its keys in another order, which would roll the service.
+    if service.breed != prepared.breed {
+        service.breed = prepared.breed.clone();
+    }
     // What was printed is the interpolated value; sent back, it stands for the text that it came from.
-    let environment = service.environment.iter().flatten();
-    let printed: IndexMap<String, String> =
-        environment.map(|(key, value)| (split_alias(key).0.to_owned(), value.clone())).collect();
+    let environment = service.environment.as_ref().unwrap_or(&service.former_environment);
+    let printed: IndexMap<String, String> = environment
+        .iter()
+        .map(|(key, value)| (split_alias(key).0.to_owned(), value.clone()))
+        .collect();
     for (name, value) in &prepared.environment_variables {
         if value.is_none() || printed.get(name) != value.as_ref() {
             service.environment_variables.insert(name.clone(), value.clone());
@@ -221,8 +227,9 @@ fn restate_changed(
             };
             let redefined = Definition::of(before, cluster_name, old)
                 != Definition::of(&after, cluster_name, service);
-            if redefined {
-                service.environment = None;
+            // The gateways that its variables name went with it, and the new ones get other ports.
+            if redefined || old.is_undeploying() {
+                service.forget_environment();
             }
             let resting = !old.is_undeploying() && old.status.phase.name != PhaseName::Failed;
             if redefined || old.scale != service.scale || !resting {
@@ -262,16 +269,21 @@ impl<'a> Definition<'a> {
     }
 }
 
-/// `dependencies` of a service maps alias to cluster, for each dependency that a service satisfies.
+/// `dependencies` of `service`: alias to cluster, for each dependency that a service of `deployment` satisfies.
+pub(super) fn dependencies(deployment: &Deployment, service: &Service) -> IndexMap<String, String> {
+    let satisfied = service.breed.dependencies.iter().filter_map(|(alias, breed)| {
+        let (cluster, _) = satisfying(deployment, breed.name())?;
+        Some((alias.clone(), cluster.to_owned()))
+    });
+    satisfied.collect()
+}
+
 fn resolve_dependencies(deployment: &mut Deployment) {
     let clusters_by_dependency: Vec<(String, String, IndexMap<String, String>)> = deployment
         .services()
         .map(|(cluster, service)| {
-            let satisfied = service.breed.dependencies.iter().filter_map(|(alias, breed)| {
-                let (cluster, _) = satisfying(deployment, breed.name())?;
-                Some((alias.clone(), cluster.to_owned()))
-            });
-            (cluster.to_owned(), service.breed.name.clone(), satisfied.collect())
+            let resolved = dependencies(deployment, service);
+            (cluster.to_owned(), service.breed.name.clone(), resolved)
         })
         .collect();
     for (cluster, breed, dependencies) in clusters_by_dependency {
@@ -388,8 +400,11 @@ fn external_path(deployment: &Deployment, path: &RoutePath, pointer: &str) -> Re
     Ok(RoutePath::of([&deployment.name, cluster, port]))
 }
 
+/// What is equal stays as it is, since the order of its keys would roll services.
 fn overlay(base: &mut Metadata, over: &Metadata) {
     for (key, value) in over {
-        base.insert(key.clone(), value.clone());
+        if base.get(key) != Some(value) {
+            base.insert(key.clone(), value.clone());
+        }
     }
 }

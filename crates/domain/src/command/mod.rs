@@ -16,6 +16,8 @@ mod references;
 mod report;
 mod slas;
 mod statics;
+#[cfg(test)]
+mod tests;
 mod undeploy;
 
 pub use archive::ServiceKey;

@@ -144,7 +144,9 @@ fn about_service(
                 context,
             )]
         }
+        // What could not be taken away has failed, and may still be told about when it is given up.
         (ServiceReport::Trouble(words), _, PhaseName::Updating)
+        | (ServiceReport::Trouble(words), Intention::Undeployment, PhaseName::Failed)
             if status.phase.notification.as_ref() != Some(words) =>
         {
             // The time-out goes on from when the phase began.

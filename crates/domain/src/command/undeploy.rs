@@ -10,7 +10,7 @@ use crate::artifact::{
 use crate::dsl::DeploymentBody;
 use crate::event::Event;
 use crate::problem::{Problem, ProblemKind, Problems, Result};
-use crate::state::{State, StoredGateway};
+use crate::state::{State, StoredGateway, satisfying};
 use std::collections::BTreeSet;
 
 /// Takes the services that `body` names away from deployment `name`. What does not exist is ignored.
@@ -35,6 +35,7 @@ pub(super) fn undeploy(
         }
     }
     check::remaining(&deployment)?;
+    redirect(old, &mut deployment, context);
     let submission =
         Submission { verb: Verb::Update, representation: submission.representation.clone() };
     let gateways = gateways(state, &deployment, &BTreeSet::new(), context, rules);
@@ -100,6 +101,23 @@ fn leave(service: &mut Service, context: &Context) {
     service.status = merge::stated(Intention::Undeployment, context.now);
     for instance in &mut service.instances {
         instance.leaving = instance.leaving.max(Leaving::Draining);
+    }
+}
+
+/// Where any of several services satisfies a dependency and the first of them goes, the next one does from now on, in
+/// another cluster: who depends on it gets the new address, and is rolled.
+fn redirect(old: &Deployment, deployment: &mut Deployment, context: &Context) {
+    let after = deployment.clone();
+    for service in deployment.clusters.values_mut().flat_map(|cluster| &mut cluster.services) {
+        let is_elsewhere = service.breed.dependencies.values().any(|breed| {
+            let cluster = satisfying(&after, breed.name()).map(|(cluster, _)| cluster);
+            cluster != satisfying(old, breed.name()).map(|(cluster, _)| cluster)
+        });
+        if is_elsewhere && !service.is_undeploying() {
+            service.dependencies = merge::dependencies(&after, service);
+            service.forget_environment();
+            service.status = merge::stated(Intention::Deployment, context.now);
+        }
     }
 }
 

@@ -24,6 +24,7 @@ impl State {
             DeploymentFact::EnvironmentResolved { cluster, service, environment } => {
                 self.change_service(name, cluster, service, |service| {
                     service.environment = Some(environment.clone());
+                    service.former_environment.clear();
                 });
             }
             DeploymentFact::ServiceRemoved { cluster, service } => {

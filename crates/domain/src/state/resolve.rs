@@ -78,14 +78,17 @@ impl State {
             let given = given.into_iter().flatten().find_map(Option::as_ref);
             Some((key.clone(), given.or(own.as_ref())?.clone()))
         });
-        let interpolated = |raw: &str| self.interpolated(deployment, service, raw, configuration);
+        let interpolated =
+            |raw: &str| self.interpolated(deployment, cluster, service, raw, configuration);
         variables.map(|(key, raw)| (key, interpolated(&raw))).collect()
     }
 
-    /// `text` with its references replaced by what they stand for to `service`; what is not resolved is empty.
+    /// `text` with its references replaced by what they stand for to `service` of `cluster`; what is not resolved is
+    /// empty.
     pub fn interpolated(
         &self,
         deployment: &Deployment,
+        cluster: &str,
         service: &Service,
         text: &str,
         configuration: &ConfigurationValues,
@@ -95,21 +98,25 @@ impl State {
                 "conf" | "config" | "configuration" => configuration.get(path).map(str::to_owned),
                 _ => None,
             },
-            part => self.look_up(deployment, service, part),
+            part => self.look_up(deployment, cluster, service, part),
         })
     }
 
     fn look_up(
         &self,
         deployment: &Deployment,
+        cluster: &str,
         service: &Service,
         part: &ValuePart,
     ) -> Option<String> {
         match part {
             ValuePart::Literal(text) => Some(text.clone()),
-            ValuePart::Local(name) => local(service, name),
+            ValuePart::Local(name) => local(deployment, cluster, service, name),
             ValuePart::Host { alias } => {
                 Some(deployment.clusters.get(aliased(service, alias))?.host.clone())
+            }
+            ValuePart::Trait { alias, group, name } if group == "constants" => {
+                constant(deployment, service, alias, name)
             }
             ValuePart::Trait { alias, group, name } => {
                 self.look_up_trait(deployment, aliased(service, alias), group, name)
@@ -151,9 +158,6 @@ impl State {
                     })
                 })
             }
-            "constants" => {
-                services.iter().find_map(|service| value(&service.breed.constants, name))
-            }
             _ => None,
         }
     }
@@ -164,8 +168,26 @@ fn aliased<'a>(service: &'a Service, alias: &'a str) -> &'a str {
     service.dependencies.get(alias).map_or(alias, String::as_str)
 }
 
-fn local(service: &Service, name: &str) -> Option<String> {
+/// A constant of what `service` depends on as `alias`: of the very breed, since other services of its cluster may have
+/// another value.
+fn constant(deployment: &Deployment, service: &Service, alias: &str, name: &str) -> Option<String> {
+    let dependency = service.breed.dependencies.get(alias);
+    let meant = dependency.and_then(|breed| satisfying(deployment, breed.name()));
+    let meant = meant.and_then(|(_, service)| value(&service.breed.constants, name));
+    meant.or_else(|| {
+        let services = &deployment.clusters.get(aliased(service, alias))?.services;
+        services.iter().find_map(|service| value(&service.breed.constants, name))
+    })
+}
+
+/// What the service itself knows as `name`: a variable with the value that it gets (documents, section 8), or a constant.
+fn local(deployment: &Deployment, cluster: &str, service: &Service, name: &str) -> Option<String> {
+    let inherited = || {
+        service.breed.environment_variables.keys().find(|key| split_alias(key).0 == name)?;
+        deployment.environment_variables.get(&format!("{cluster}.{name}"))?.clone()
+    };
     value(&service.environment_variables, name)
+        .or_else(inherited)
         .or_else(|| value(&service.breed.environment_variables, name))
         .or_else(|| value(&service.breed.constants, name))
 }

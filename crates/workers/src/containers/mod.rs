@@ -38,6 +38,11 @@ pub trait ContainerDriver: Send + Sync {
     /// Whether the driver runs deployables of type `kind`.
     fn supports(&self, kind: &str) -> bool;
 
+    /// The types that it runs, as people are told them.
+    fn kinds(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// Whether the runtime answers.
     async fn ping(&self) -> Result<(), Error>;
 

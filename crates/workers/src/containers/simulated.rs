@@ -211,6 +211,10 @@ impl ContainerDriver for SimulatedContainers {
         SUPPORTED.contains(&kind)
     }
 
+    fn kinds(&self) -> &'static [&'static str] {
+        &SUPPORTED
+    }
+
     async fn ping(&self) -> Result<(), Error> {
         self.world().check(Operation::Ping)
     }

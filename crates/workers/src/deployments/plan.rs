@@ -6,10 +6,12 @@ use super::Seen;
 use super::spec::{instance_name, template};
 use crate::Settings;
 use crate::containers::{Condition, ContainerDriver, InstanceSpec, ObservedInstance};
+use indexmap::IndexSet;
 use segue_domain::artifact::{Deployment, Instance, Intention, Leaving, PhaseName, Service};
 use segue_domain::command::{ServiceKey, ServiceReport};
 use segue_domain::state::State;
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::sync::Arc;
 use time::OffsetDateTime;
 
@@ -196,12 +198,13 @@ impl<'a> ServicePlan<'a> {
             // What cannot be seen may still run.
             let kind = &self.service.breed.deployable.kind;
             let driver = self.desired.drivers.iter().position(|driver| driver.supports(kind));
-            match driver.and_then(|driver| self.desired.unavailable.get(&driver)) {
-                None => self.report(ServiceReport::Gone),
-                Some(_) if status.phase.name == PhaseName::Initiated => {
+            match driver.map(|driver| self.desired.unavailable.get(&driver)) {
+                None => self.give_up(kind),
+                Some(None) => self.report(ServiceReport::Gone),
+                Some(Some(_)) if status.phase.name == PhaseName::Initiated => {
                     self.report(ServiceReport::TakenUp);
                 }
-                Some(words) => {
+                Some(Some(words)) => {
                     self.wait_for_driver(words, self.desired.settings.ready_for_undeployment);
                 }
             }
@@ -222,6 +225,21 @@ impl<'a> ServicePlan<'a> {
         self.report_stuck();
         self.stop_released();
         self.report_timed_out(self.desired.settings.ready_for_undeployment);
+    }
+
+    /// There is no driver any more that could say what runs, or stop it. What may run on is told, so that somebody else
+    /// can end it.
+    fn give_up(&mut self, kind: &str) {
+        let known = self.service.instances.iter().map(|instance| &instance.name);
+        if let Some(names) = quoted(known) {
+            if self.service.status.phase.name == PhaseName::Initiated {
+                self.report(ServiceReport::TakenUp);
+            }
+            self.report(ServiceReport::Trouble(format!(
+                "no driver runs deployables of type '{kind}' any more, so that nothing was stopped; what may still run: {names}"
+            )));
+        }
+        self.report(ServiceReport::Gone);
     }
 
     /// The variables are not interpolated: that waits for everything the service depends on. Meanwhile what runs of
@@ -295,6 +313,10 @@ impl<'a> ServicePlan<'a> {
         if nothing_runs
             && self.desired.state.dependencies_ready(self.deployment, self.service).is_err()
         {
+            return;
+        }
+        // The pause after an end begins when this turn acts, which looks again when it is over.
+        if self.actions.iter().any(|action| matches!(action, Action::Exited { .. })) {
             return;
         }
         if let Some(at) = (self.desired.not_before)(&self.key).filter(|at| *at > self.now) {
@@ -413,14 +435,16 @@ impl<'a> ServicePlan<'a> {
         self.report(ServiceReport::Differs(how));
     }
 
+    /// A service that is done was run by a driver that is gone since: it is taken up again, and the next turn fails it.
     fn report_unsupported(&mut self, kind: &str) {
-        if self.service.status.phase.name == PhaseName::Updating {
-            let supported: Vec<&str> =
-                self.desired.drivers.iter().map(|driver| driver.name()).collect();
-            let supported = supported.join(", ");
-            self.report(ServiceReport::Failed(format!(
-                "Unsupported deployable type '{kind}', supported: {supported}"
-            )));
+        let kinds = self.desired.drivers.iter().flat_map(|driver| driver.kinds());
+        let kinds: IndexSet<&str> = kinds.copied().collect();
+        let supported = quoted(kinds).unwrap_or_else(|| "none".to_owned());
+        let words = format!("Unsupported deployable type '{kind}', supported: {supported}");
+        match self.service.status.phase.name {
+            PhaseName::Updating => self.report(ServiceReport::Failed(words)),
+            PhaseName::Done => self.report(ServiceReport::Differs(words)),
+            PhaseName::Initiated | PhaseName::Failed => {}
         }
     }
 
@@ -457,13 +481,27 @@ impl<'a> ServicePlan<'a> {
             | Condition::Refused(_) => None,
         });
         if self.service.is_undeploying() {
-            return format!("{} instances still run", self.own.len());
+            let still_run = || format!("{} instances still run", self.own.len());
+            return self.release_waited_for().unwrap_or_else(still_run);
         }
         let dependencies =
             || self.desired.state.dependencies_ready(self.deployment, self.service).err();
         starting
             .or_else(dependencies)
+            .or_else(|| self.release_waited_for())
             .unwrap_or_else(|| "instances do not match what is wanted".to_owned())
+    }
+
+    /// Instances that were taken out of traffic and may still be sent something. What keeps the proxy is not known here:
+    /// it is no matter of single services.
+    fn release_waited_for(&self) -> Option<String> {
+        let alive = self.own.iter().filter(|(_, instance)| is_alive(instance));
+        let names = alive.map(|(_, instance)| &instance.name);
+        let draining = names.filter(|name| self.leaving(name) == Leaving::Draining);
+        Some(format!(
+            "waits for the gateways to release {}; events with gateway_driver:ERROR say what keeps them",
+            quoted(draining)?
+        ))
     }
 
     /// Whether traffic ever went to an instance. It gets some whenever it runs, also when the wish went to another
@@ -488,6 +526,12 @@ impl<'a> ServicePlan<'a> {
     fn report(&mut self, report: ServiceReport) {
         self.actions.push(Action::Report { key: self.key.clone(), report });
     }
+}
+
+/// Names as a sentence has them; `None` when there are none.
+fn quoted(names: impl IntoIterator<Item = impl Display>) -> Option<String> {
+    let names: Vec<String> = names.into_iter().map(|name| format!("'{name}'")).collect();
+    (!names.is_empty()).then(|| names.join(", "))
 }
 
 fn is_alive(instance: &ObservedInstance) -> bool {

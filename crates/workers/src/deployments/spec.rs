@@ -25,8 +25,9 @@ pub fn template(
         let (own, alias) = split_alias(name);
         (alias.unwrap_or(own).to_owned(), value.clone())
     };
-    let interpolate =
-        |text: &str| state.interpolated(deployment, service, text, &settings.configuration);
+    let interpolate = |text: &str| {
+        state.interpolated(deployment, &key.cluster, service, text, &settings.configuration)
+    };
     let network = service.network.as_ref().or(cluster.network.as_ref());
     let mut spec = InstanceSpec {
         name: String::new(),

@@ -53,18 +53,37 @@ impl World {
     /// Asks for what `text` says.
     fn deploy(&self, text: &str) {
         let body = dsl::read_deployment_body(&dsl::document(text).unwrap(), &Options::default());
-        let command = Command::Deploy {
+        self.ask(&Command::Deploy {
             name: "shop".to_owned(),
             body: Box::new(body.unwrap()),
             submission: Submission { verb: Verb::Update, representation: serde_json::json!("") },
-        };
+        });
+    }
+
+    /// Asks for what `text` names to go.
+    fn undeploy(&self, text: &str) {
+        let body = dsl::read_removal_body(&dsl::document(text).unwrap(), &Options::default());
+        self.ask(&Command::Undeploy {
+            name: "shop".to_owned(),
+            body: Box::new(body.unwrap()),
+            submission: Submission { verb: Verb::Delete, representation: serde_json::json!("") },
+        });
+    }
+
+    fn ask(&self, command: &Command) {
         let context = Context {
             now: START,
             actor: "user".to_owned(),
             cause: None,
             correlation: "request".to_owned(),
         };
-        block_on(self.store.execute(&command, &context)).unwrap();
+        block_on(self.store.execute(command, &context)).unwrap();
+    }
+
+    /// Whether some record says these words.
+    fn was_told(&self, words: &str) -> bool {
+        let records = self.store.log().read(Position::START, usize::MAX).unwrap();
+        records.iter().any(|record| record.event.value.to_string().contains(words))
     }
 
     /// Lets time pass, a minute at a time from `minute` on, until all is done.
@@ -410,11 +429,84 @@ fn what_was_applied_is_told_although_nobody_knows_what_is_busy() {
     world.deploy(&shop(1, ", gateways: {9050: web/http}"));
     (0..3).for_each(|_| drop(world.tries(1200)));
     assert!(world.store.state().gateways()["shop/9050"].deployed);
-    let records = world.store.log().read(Position::START, usize::MAX).unwrap();
-    let told = records.iter().any(|record| record.event.value.to_string().contains("does not say"));
-    assert!(told, "the reason is told");
+    assert!(world.was_told("does not say"), "the reason is told");
     // What drains had its time, whatever it carries.
     assert_eq!(world.instances().len(), 2);
     world.settle(25);
     assert_eq!(world.instances().len(), 1);
+}
+
+#[test]
+fn what_drains_for_ever_says_who_does_not_release_it() {
+    for removed in [false, true] {
+        let mut world = World::new();
+        let shop = two("a", 0).replace("definition: a}", "definition: a}, ports: {http: 80}");
+        world.deploy(&shop);
+        world.settle(0);
+        let before = world.instances();
+        let error = Error::Transient("the proxy hangs".to_owned());
+        world.proxy.behave(|behaviour| behaviour.error = Some(error));
+        if removed {
+            world.undeploy(&shop);
+        } else {
+            world.deploy(&shop.replace("instances: 2", "instances: 1"));
+        }
+        (0..3).for_each(|_| drop(world.tries(700)));
+        (0..2).for_each(|_| drop(world.tries(1300)));
+        let failed = world.tries(1300);
+        assert_eq!((failed.name, world.instances()), (PhaseName::Failed, before.clone()));
+        let words = failed.notification.unwrap_or_default();
+        // Nobody waits for those that stay.
+        let waits = if removed { before.len() } else { 1 };
+        let named = before.iter().filter(|name| words.contains(&format!("'{name}'")));
+        assert_eq!(named.count(), waits, "{words}");
+        assert!(words.contains("waits for the gateways to release '"), "{words}");
+    }
+}
+
+/// The driver that ran it was taken out of the configuration.
+#[test]
+fn what_no_driver_runs_any_more_fails_and_can_be_removed() {
+    let shop = two("a", 0).replace("type: process", "type: docker");
+    let mut world = World::new();
+    world.deploy(&shop);
+    world.settle(0);
+    let before = world.instances();
+    let directory = tempfile::tempdir().unwrap();
+    let settings = crate::containers::process::Settings::new(directory.path());
+    let process = crate::containers::ProcessDriver::new(settings).unwrap();
+    let drivers: Vec<Arc<dyn ContainerDriver>> = vec![Arc::new(process)];
+    let suffixes: Suffixes = Box::new(|| "none".to_owned());
+    let (name, settings) = ("shop".to_owned(), Settings::default());
+    world.deployments = DeploymentWorker::new(name, drivers, settings, suffixes);
+    let phase = world.phase_at(700);
+    let words = "Unsupported deployable type 'docker', supported: 'process'";
+    assert_eq!((phase.name, phase.notification.as_deref()), (PhaseName::Failed, Some(words)));
+    world.undeploy(&shop);
+    let now = START + time::Duration::seconds(701);
+    let World { store, deployments, .. } = &mut world;
+    block_on(turn::take(store, deployments, now, store.log().last(), || "turn".to_owned()))
+        .unwrap();
+    assert!(store.state().deployment("shop").is_none(), "it comes to an end");
+    assert_eq!(world.instances(), before);
+    let names: Vec<String> = before.iter().map(|name| format!("'{name}'")).collect();
+    assert!(world.was_told(&format!("what may still run: {}", names.join(", "))));
+}
+
+#[test]
+fn what_ended_is_started_again_after_its_pause_only() {
+    let mut world = World::new();
+    world.deploy(&two("a", 9000));
+    world.phase_at(0);
+    let first = world.instances().first().unwrap().clone();
+    assert!(world.containers.crash(&first, "it crashed"));
+    let now = START + time::Duration::seconds(1);
+    let state = world.store.state();
+    let turn = block_on(world.deployments.turn(&state, now)).unwrap();
+    assert_eq!(world.containers.started(), 2, "not in the turn in which that is seen");
+    assert_eq!(turn.again_after, Some(Duration::from_secs(1)));
+    world.phase_at(1);
+    assert_eq!(world.containers.started(), 2, "not before the pause is over");
+    world.phase_at(2);
+    assert_eq!((world.containers.started(), world.instances().contains(&first)), (3, false));
 }

@@ -97,6 +97,7 @@ fn deployment() -> (Deployment, DeploymentView) {
                 .map(|(name, value)| (name.to_owned(), value.to_owned()))
                 .collect(),
         ),
+        former_environment: indexmap::IndexMap::new(),
         scale: crate::artifact::Scale {
             cpu: crate::artifact::Cpu::from_milli(200),
             memory: crate::artifact::Memory::from_megabytes(64),

@@ -79,7 +79,8 @@ fn argument<'a>(spec: &'a InstanceSpec, key: &'a str) -> impl Iterator<Item = &'
         .map(|argument| argument.value.as_str())
 }
 
-fn network(spec: &InstanceSpec) -> Result<String, Error> {
+/// The network of `spec`, as Docker calls it.
+pub(super) fn network(spec: &InstanceSpec) -> Result<String, Error> {
     let named = match spec.dialect.get("net") {
         None | Some(serde_json::Value::Null) => spec.network.trim(),
         Some(serde_json::Value::String(net)) => net.trim(),

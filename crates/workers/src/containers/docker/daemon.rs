@@ -180,7 +180,9 @@ impl Daemon {
         let options =
             CreateImageOptions { from_image: Some(image.to_owned()), tag, ..Default::default() };
         let credentials = registry::credentials(&settings.registries, image);
-        let client = self.client().await?;
+        // The daemon may begin its answer only when the registry has begun its own: only the limit of the pull counts.
+        let patience = settings.pull_timeout.saturating_add(CHANGE_LIMIT);
+        let client = self.client().await?.with_timeout(patience);
         let layers = Mutex::new(Layers::default());
         let progress = || layers.lock().expect("no holder of the lock panics").words();
         tell(format!("waits for its image '{image}'"));
@@ -189,9 +191,14 @@ impl Daemon {
             tell(format!("waits for its image '{image}': {}", progress()));
             async { Ok(()) }
         });
-        match timeout(settings.pull_timeout, pulled).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(match &error {
+        match within(settings.pull_timeout, pulled).await {
+            Ok(()) => Ok(()),
+            Err(DockerError::RequestTimeoutError) => Err(Error::Transient(format!(
+                "cannot pull the image '{image}': not done after {} s, {}",
+                settings.pull_timeout.as_secs(),
+                progress()
+            ))),
+            Err(error) => Err(match &error {
                 DockerError::DockerResponseServerError { status_code, .. } => {
                     let is_refused = matches!(*status_code, BAD_REQUEST | NOT_FOUND);
                     registry::refusal(image, &words(&error), is_refused)
@@ -201,11 +208,6 @@ impl Daemon {
                 }
                 _ => self.failed(&error),
             }),
-            Err(_) => Err(Error::Transient(format!(
-                "cannot pull the image '{image}': not done after {} s, {}",
-                settings.pull_timeout.as_secs(),
-                progress()
-            ))),
         }
     }
 

@@ -96,6 +96,12 @@ struct Shared {
     changes: Changes,
 }
 
+/// What the driver was about before it asked the daemon, whose answer may be from then.
+struct Before {
+    starting: HashSet<String>,
+    stopping: HashMap<String, Option<String>>,
+}
+
 impl DockerDriver {
     /// A driver that sees what runs with its labels. Has to be called inside a Tokio runtime. Whether the daemon
     /// answers is not asked before the first call.
@@ -160,10 +166,12 @@ impl DockerDriver {
         &self,
         name: &str,
         container: &ContainerSummary,
+        before: &Before,
     ) -> Result<Condition, Error> {
         let id = container.id.as_deref().unwrap_or_default();
-        if let Some(trouble) = self.shared.stopping().get(name) {
-            return Ok(trouble.clone().map_or(Condition::Stopping, Condition::Stuck));
+        let trouble = self.shared.stopping().get(name).cloned();
+        if let Some(trouble) = trouble.or_else(|| before.stopping.get(name).cloned()) {
+            return Ok(trouble.map_or(Condition::Stopping, Condition::Stuck));
         }
         let state = container.state.unwrap_or(State::EMPTY);
         if state != State::RUNNING {
@@ -188,12 +196,7 @@ impl DockerDriver {
                 }
             }
             State::CREATED
-                if self
-                    .shared
-                    .starting
-                    .lock()
-                    .expect("no holder of the lock panics")
-                    .contains(name) =>
+                if before.starting.contains(name) || self.shared.starting().contains(name) =>
             {
                 Condition::Starting("is being started".to_owned())
             }
@@ -216,6 +219,7 @@ impl DockerDriver {
     async fn observed(
         &self,
         container: &ContainerSummary,
+        before: &Before,
     ) -> Result<Option<ObservedInstance>, Error> {
         let labels = &self.shared.labels;
         let (Some(name), Some(owner)) = (labels.instance(container), labels.owner(container))
@@ -223,7 +227,7 @@ impl DockerDriver {
             return Ok(None);
         };
         Ok(Some(ObservedInstance {
-            condition: self.condition(&name, container).await?,
+            condition: self.condition(&name, container, before).await?,
             owner,
             fingerprint: labels.fingerprint(container),
             host: self.shared.settings.host.clone(),
@@ -247,6 +251,7 @@ async fn create_and_start(shared: &Shared, spec: &InstanceSpec) -> Result<Outcom
     let Some(image) = shared.daemon.image(spec.deployable.definition.trim()).await? else {
         return Ok(Outcome::NoImage);
     };
+    check_host_ports(shared, spec).await?;
     let now = OffsetDateTime::now_utc();
     let body = body::create(spec, &shared.settings, &shared.labels, &image, now)?;
     let id = match shared.daemon.create(&spec.name, body).await {
@@ -260,6 +265,45 @@ async fn create_and_start(shared: &Shared, spec: &InstanceSpec) -> Result<Outcom
         return Err(error);
     }
     Ok(Outcome::Started)
+}
+
+/// On the host's network the ports are those inside. Where another container listens already it would answer for the new
+/// one, which would be taken for ready while it is not.
+async fn check_host_ports(shared: &Shared, spec: &InstanceSpec) -> Result<(), Error> {
+    if spec.ports.is_empty() || body::network(spec)? != "host" {
+        return Ok(());
+    }
+    let containers = shared.daemon.list(shared.labels.of_all()).await?;
+    let Some((holder, port)) = holder_of_port(&shared.labels, &containers, spec) else {
+        return Ok(());
+    };
+    Err(if shared.stopping().contains_key(&holder) {
+        Error::Transient(format!(
+            "waits for instance '{holder}' to end, which has port {port} of the network `host`"
+        ))
+    } else {
+        Error::Permanent(format!(
+            "port {port} of the network `host` belongs to instance '{holder}'; give another port or network, or remove that one first"
+        ))
+    })
+}
+
+/// An instance that has a port of `spec` on the host's network, and which. What does not run has none.
+fn holder_of_port(
+    labels: &Labels,
+    containers: &[ContainerSummary],
+    spec: &InstanceSpec,
+) -> Option<(String, u16)> {
+    let runs = |found: &&ContainerSummary| {
+        matches!(found.state, Some(State::RUNNING | State::PAUSED | State::RESTARTING))
+    };
+    let mut on_host = containers.iter().filter(runs).filter(|found| is_on_host_network(found));
+    on_host.find_map(|found| {
+        let name = labels.instance(found).filter(|name| *name != spec.name)?;
+        let ports = labels.ports(found);
+        let port = spec.ports.values().find(|port| ports.values().any(|other| other == *port))?;
+        Some((name, *port))
+    })
 }
 
 /// A container of that name is there already: it is started when an earlier attempt only created it.
@@ -288,6 +332,10 @@ impl ContainerDriver for DockerDriver {
         SUPPORTED.contains(&kind)
     }
 
+    fn kinds(&self) -> &'static [&'static str] {
+        &SUPPORTED
+    }
+
     async fn ping(&self) -> Result<(), Error> {
         self.shared.daemon.ping().await
     }
@@ -304,11 +352,12 @@ impl ContainerDriver for DockerDriver {
     async fn observe(&self, deployment: &str) -> Result<Vec<Arc<ObservedInstance>>, Error> {
         // Asked first: what leaves the waiting in between is a container by then.
         let waiting = self.shared.waiting.of(deployment);
+        let before = self.shared.before();
         let mut observed = Vec::new();
         for container in
             self.shared.daemon.list(self.shared.labels.of_deployment(deployment)).await?
         {
-            observed.extend(self.observed(&container).await?.map(Arc::new));
+            observed.extend(self.observed(&container, &before).await?.map(Arc::new));
         }
         let seen: HashSet<String> = observed.iter().map(|found| found.name.clone()).collect();
         observed.extend(waiting.into_iter().filter(|waits| !seen.contains(&waits.name)));
@@ -430,6 +479,14 @@ async fn stop_and_remove(shared: Arc<Shared>, id: String, deployment: String, in
 }
 
 impl Shared {
+    fn before(&self) -> Before {
+        Before { starting: self.starting().clone(), stopping: self.stopping().clone() }
+    }
+
+    fn starting(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.starting.lock().expect("no holder of the lock panics")
+    }
+
     /// Instances whose containers are being stopped and removed, with what keeps that from succeeding.
     fn stopping(&self) -> MutexGuard<'_, HashMap<String, Option<String>>> {
         self.stopping.lock().expect("no holder of the lock panics")
@@ -445,15 +502,14 @@ struct Underway {
 impl Underway {
     /// `None` when the instance is being started already.
     fn begin(shared: &Arc<Shared>, name: &str) -> Option<Self> {
-        let mut starting = shared.starting.lock().expect("no holder of the lock panics");
-        let is_first = starting.insert(name.to_owned());
+        let is_first = shared.starting().insert(name.to_owned());
         is_first.then(|| Self { shared: Arc::clone(shared), name: name.to_owned() })
     }
 }
 
 impl Drop for Underway {
     fn drop(&mut self) {
-        self.shared.starting.lock().expect("no holder of the lock panics").remove(&self.name);
+        self.shared.starting().remove(&self.name);
     }
 }
 
@@ -470,3 +526,6 @@ fn own_address(container: &ContainerSummary) -> Option<String> {
         .filter_map(|network| network.ip_address.clone())
         .find(|address| !address.is_empty())
 }
+
+#[cfg(test)]
+mod tests;

@@ -30,6 +30,8 @@ use tokio::task::{JoinSet, spawn_blocking};
 /// Where every process is reached.
 const HOST: &str = "127.0.0.1";
 
+const SUPPORTED: [&str; 1] = ["process"];
+
 /// Where and how processes run.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -123,11 +125,11 @@ impl ProcessDriver {
         Ok(driver)
     }
 
-    /// Puts a recorded instance under supervision again. What runs and answers counts as running from the start, so
-    /// that a restart of Segue takes no target away.
+    /// Puts a recorded instance under supervision again. What runs and answers, or is too busy to, counts as running from
+    /// the start, so that a restart of Segue takes no target away.
     fn adopt(&self, record: Record) {
         let process = record.process.and_then(|identity| Process::adopt(identity).ok().flatten());
-        let ready = process.is_some() && ports::all_accept(record.ports.values().copied());
+        let ready = process.is_some() && ports::all_taken(record.ports.values().copied());
         let condition = match (record.stopping, ready) {
             (true, _) => Condition::Stopping,
             (false, true) => Condition::Running,
@@ -152,7 +154,11 @@ impl ContainerDriver for ProcessDriver {
     }
 
     fn supports(&self, kind: &str) -> bool {
-        kind == "process"
+        SUPPORTED.contains(&kind)
+    }
+
+    fn kinds(&self) -> &'static [&'static str] {
+        &SUPPORTED
     }
 
     async fn ping(&self) -> Result<(), Error> {

@@ -4,6 +4,7 @@ use super::HOST;
 use crate::containers::probe::{self, Answer};
 use indexmap::IndexMap;
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -49,13 +50,16 @@ pub(super) fn all_free(mut ports: impl Iterator<Item = u16>) -> bool {
     ports.all(|port| TcpListener::bind((HOST, port)).is_ok())
 }
 
-/// Whether each of `ports` accepts a connection now.
-pub(super) fn all_accept(mut ports: impl Iterator<Item = u16>) -> bool {
+/// Whether somebody listens on each of `ports` now. On this host a port that nobody listens on is refused at once. No
+/// answer at all is that of a process that has more connections waiting than it takes: it is busy, not away.
+pub(super) fn all_taken(mut ports: impl Iterator<Item = u16>) -> bool {
     ports.all(|port| {
         let address = SocketAddr::from(([127, 0, 0, 1], port));
-        let stream = TcpStream::connect_timeout(&address, CONNECT_LIMIT);
-        // A socket may be connected to itself, see `probe`.
-        stream.is_ok_and(|stream| stream.local_addr().is_ok_and(|own| own != address))
+        match TcpStream::connect_timeout(&address, CONNECT_LIMIT) {
+            // A socket may be connected to itself, see `probe`.
+            Ok(stream) => stream.local_addr().is_ok_and(|own| own != address),
+            Err(error) => error.kind() == ErrorKind::TimedOut,
+        }
     })
 }
 
@@ -84,5 +88,21 @@ mod tests {
         let second = choose(&declared, &taken).unwrap();
         assert!(second.values().all(|port| !taken.contains(port) && !GATEWAYS.contains(port)));
         assert!(second.keys().eq(declared.keys()));
+    }
+
+    #[tokio::test]
+    async fn a_port_whose_process_is_too_busy_to_answer_is_taken() {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let listener = socket.listen(1).unwrap();
+        let address = listener.local_addr().unwrap();
+        assert!(all_taken([address.port()].into_iter()));
+        // Nobody accepts anything, so that soon no connection is made any more.
+        let connect = |_| TcpStream::connect_timeout(&address, CONNECT_LIMIT);
+        let waiting: Vec<_> = (0..100).map(connect).take_while(Result::is_ok).collect();
+        assert!(waiting.len() < 100, "the system lets {} wait", waiting.len());
+        assert!(all_taken([address.port()].into_iter()));
+        drop((waiting, listener));
+        assert!(!all_taken([address.port()].into_iter()), "nobody listens there any more");
     }
 }

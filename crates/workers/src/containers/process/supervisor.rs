@@ -87,8 +87,8 @@ impl Supervisor {
         self.keep(life).await;
     }
 
-    /// The recorded process; or, when Segue was killed between starting and recording it, the marked one. Without
-    /// either, nothing of the instance is left running.
+    /// The recorded process; or, when Segue was killed between starting and recording it, the marked one. What carries the
+    /// marks beside a recorded process that ended is one of its children, and no instance.
     async fn find(&mut self) -> Option<Process> {
         let (directory, name) =
             (self.shared.directory.path().to_owned(), self.record.spec.name.clone());
@@ -96,7 +96,11 @@ impl Supervisor {
             spawn_blocking(move || marks::marked(&directory, &name)).await.unwrap_or_default();
         let leaders = marked.into_iter().filter(|marked| marked.pid == marked.group);
         let leaders = leaders.filter_map(|leader| Identity::of(leader.pid));
-        for identity in self.record.process.into_iter().chain(leaders) {
+        let candidates: Vec<Identity> = match self.record.process {
+            Some(recorded) => vec![recorded],
+            None => leaders.collect(),
+        };
+        for identity in candidates {
             match Process::adopt(identity) {
                 Ok(Some(process)) => {
                     if self.record.process.as_ref() != Some(&process.identity) {
@@ -167,7 +171,7 @@ impl Supervisor {
                 () = asked(&mut stop) => return Left::Asked(process),
                 end = process.ended() => {
                     // Its children may still hold its ports.
-                    self.kill_marked().await;
+                    self.kill_left(process.identity.pid).await;
                     return Left::Ended(self.with_output(&end), since.elapsed());
                 }
                 () = &mut accepting, if !ready => {
@@ -229,6 +233,13 @@ impl Supervisor {
             tracing::warn!(instance = record.spec.name, %error, "the files of an instance cannot be removed");
         }
         shared.forget(&record);
+    }
+
+    /// Kills what a main process that ended left running: its group, of which some may not show their marks any more,
+    /// and whatever shows them.
+    async fn kill_left(&self, leader: i32) {
+        let _ = spawn_blocking(move || processes::kill_orphans(leader)).await;
+        self.kill_marked().await;
     }
 
     async fn kill_marked(&self) {

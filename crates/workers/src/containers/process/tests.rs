@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::containers::conformance::{self, Subject, wait_for};
-use crate::processes::{self, Marked};
-use rustix::process::Signal;
+use crate::processes::{self, Identity, Marked};
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
@@ -221,6 +221,76 @@ async fn a_process_id_of_another_process_counts_as_dead() {
         Condition::Running
     );
     running(&driver, &spec).await;
+    stopped(&driver, &spec).await;
+}
+
+/// The id that a command printed, of a process that came to be `program`.
+async fn printed_process(driver: &ProcessDriver, spec: &InstanceSpec, program: &str) -> Identity {
+    let found = async {
+        loop {
+            let output = driver.output(&spec.owner.deployment, &spec.name, 1).await;
+            let line = output.unwrap().unwrap_or_default().pop().unwrap_or_default();
+            let command = fs::read_to_string(format!("/proc/{line}/cmdline")).unwrap_or_default();
+            if command.replace('\0', " ").trim_end() == program {
+                return Identity::of(line.parse().unwrap()).unwrap();
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_mins(1), found).await.unwrap()
+}
+
+async fn ended(process: Identity) {
+    let ended = async {
+        while process.is_alive() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_mins(1), ended).await.unwrap();
+}
+
+/// Ends the main process of an instance, and nothing else.
+async fn kill_leader(leader: Identity) {
+    kill_process(Pid::from_raw(leader.pid).unwrap(), Signal::KILL).unwrap();
+    ended(leader).await;
+}
+
+#[tokio::test]
+async fn what_a_process_leaves_behind_is_killed_also_without_its_marks() {
+    let directory = tempfile::tempdir().unwrap();
+    let driver = driver(&directory);
+    let spec = spec(
+        "busybox sh -c 'busybox env -i busybox sleep 1000 & echo $!; exec busybox httpd -f -p $PORT'",
+    );
+    driver.start(&spec).await.unwrap();
+    running(&driver, &spec).await;
+    let child = printed_process(&driver, &spec, "busybox sleep 1000").await;
+    assert!(processes(&driver, &spec).iter().all(|marked| marked.pid != child.pid));
+    kill_leader(record(&driver, &spec).process.unwrap()).await;
+    ended(child).await;
+    stopped(&driver, &spec).await;
+}
+
+#[tokio::test]
+async fn a_child_that_outlives_its_recorded_parent_is_not_taken_for_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let spec = spec(
+        "busybox sh -c 'busybox setsid busybox sleep 1000 & echo $!; exec busybox httpd -f -p $PORT'",
+    );
+    let first = driver(&directory);
+    first.start(&spec).await.unwrap();
+    running(&first, &spec).await;
+    let child = printed_process(&first, &spec, "busybox sleep 1000").await;
+    let marked = processes(&first, &spec);
+    assert!(marked.contains(&Marked { pid: child.pid, group: child.pid }), "{marked:?}");
+    let leader = record(&first, &spec).process.unwrap();
+    drop(first);
+    kill_leader(leader).await;
+    assert!(child.is_alive());
+    let driver = driver(&directory);
+    running(&driver, &spec).await;
+    assert_ne!(record(&driver, &spec).process, Some(child));
+    ended(child).await;
     stopped(&driver, &spec).await;
 }
 
