@@ -34,9 +34,24 @@ fn pages_that_the_readme_leads_to_name_commands_that_exist() {
     let program = segue_tests::service::program();
     let help = std::process::Command::new(program).arg("--help").output().expect("it runs");
     let help = String::from_utf8(help.stdout).expect("help is text");
-    for command in ["serve", "replay", "migrate", "down", "example-service"] {
+    for command in ["serve", "replay", "migrate", "backup", "restore", "down", "example-service"] {
         assert!(page.contains(&format!("segue {command}")), "{command} is documented");
         assert!(help.contains(command), "{command} exists");
+    }
+}
+
+#[test]
+fn the_readme_leads_to_every_page() {
+    let root = root();
+    let read = |file: &str| std::fs::read_to_string(root.join(file)).expect("a page is text");
+    let (readme, decisions) = (read("README.md"), read("docs/decisions/README.md"));
+    for page in documents().iter().filter_map(|page| page.strip_prefix(&root).ok()) {
+        let page = page.to_string_lossy();
+        let is_linked = match page.strip_prefix("docs/decisions/") {
+            Some("README.md") | None => readme.contains(&format!("]({page})")),
+            Some(decision) => decisions.contains(&format!("]({decision})")),
+        };
+        assert!(is_linked || page == "README.md", "{page}");
     }
 }
 

@@ -16,6 +16,14 @@ use std::path::Path;
 const RULES: &str = "docs/reference/rules.yaml";
 const PAGE: &str = "docs/reference/conformance.md";
 
+/// What the rules are rules of.
+const ABOUT: &str = "\
+The interface is that of Vamp 0.9.x, as a specification describes it that is no part of this project: `interface 4.1` is a section\n\
+of it, and rules whose id begins with I are its sentences, shortened. Rules with D are decisions where it is silent or contradicts\n\
+itself; what was decided is what the rule says. They are not the pages of [decisions](../decisions/README.md), which are about how\n\
+Segue is built. Comments in the code also name sections of three more texts of that kind, which say it in detail: `documents`,\n\
+`runtime` and `wire`.\n";
+
 /// How the line of a doc comment begins that names rules. Put together from parts, so that this file does not find itself.
 const MARK: &str = concat!("///", " Shows: ");
 
@@ -149,6 +157,7 @@ impl Rules {
             Which test shows which rule of the interface and of the decisions that settle its gaps. Made by\n\
             `cargo xtask conformance` from [rules.yaml](rules.yaml) and from the marks above the tests; a rule without a test\n\
             fails the build. {} of {} rules are shown by a test.\n\n\
+            {ABOUT}\n\
             | id | source | rule | shown by |\n|---|---|---|---|\n",
             shown.count(),
             self.rules.len()

@@ -211,6 +211,23 @@ mod tests {
     use super::*;
     use segue_domain::problem::Place;
 
+    /// The page that lists all types.
+    const PAGE: &str = include_str!("../../../docs/reference/problems.md");
+
+    #[test]
+    fn every_type_stands_in_the_page_with_its_status() {
+        let known = |kind: &ProblemKind| (kind.name(), status(*kind).as_u16());
+        let mut known: Vec<(&str, u16)> = ProblemKind::ALL.iter().map(known).collect();
+        let row = |line: &'static str| {
+            let (name, rest) = line.strip_prefix("| `")?.split_once("` | ")?;
+            Some((name, rest.split(' ').next()?.parse::<u16>().ok()?))
+        };
+        let mut listed: Vec<(&str, u16)> = PAGE.lines().filter_map(row).collect();
+        known.sort_unstable();
+        listed.sort_unstable();
+        assert_eq!(listed, known);
+    }
+
     #[test]
     fn every_type_has_its_status() {
         let check = |kind: ProblemKind, code: u16| {

@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-/// The embedded defaults, with a comment on every key.
+/// The embedded defaults, with a comment on every key; `docs/reference/configuration.md` has them in one table.
 pub const DEFAULTS: &str = include_str!("../../config/defaults.yaml");
 
 /// Why a configuration cannot be used.
@@ -104,19 +104,13 @@ impl Config {
     /// The values as references in artifacts find them, without secrets.
     pub fn values(&self) -> ConfigurationValues {
         let text = |(key, value): (String, Value)| match value {
-            _ if is_secret(&key) => None,
+            _ if secrets::is_secret(&key) => None,
             Value::String(text) => Some((key, text)),
             Value::Number(_) | Value::Bool(_) => Some((key, value.to_string())),
             Value::Null | Value::Array(_) | Value::Object(_) => None,
         };
         ConfigurationValues::new(flatten(&self.document).into_iter().filter_map(text))
     }
-}
-
-/// Whether nobody is told the value of `key`.
-fn is_secret(key: &str) -> bool {
-    let key = key.to_ascii_lowercase();
-    ["password", "secret", "token", "credential"].iter().any(|word| key.contains(word))
 }
 
 /// All settings; the keys are explained in [`DEFAULTS`].
@@ -448,8 +442,12 @@ impl Settings {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use segue_domain::dsl;
     use serde_json::json;
     use std::time::Duration;
+
+    /// The page that has all keys in one table.
+    const PAGE: &str = include_str!("../../../../docs/reference/configuration.md");
 
     fn load(
         file: &str,
@@ -465,6 +463,24 @@ mod tests {
             layers.set(flag)?;
         }
         layers.finish()
+    }
+
+    #[test]
+    fn every_key_has_a_comment_and_a_row_in_the_page() {
+        let defaults = dsl::document(DEFAULTS).unwrap();
+        let mut rows = PAGE.lines().filter_map(|row| row.strip_prefix("| `")?.split_once("` | `"));
+        for (key, value) in flatten(&defaults.to_json()) {
+            let place = defaults.locate(&format!("/{}", key.replace('.', "/"))).unwrap();
+            let line = DEFAULTS.lines().nth(place.line - 1).unwrap();
+            assert!(line.contains(" # "), "{key} has no comment: {line}");
+            let default = match value {
+                Value::String(text) => text,
+                other => other.to_string(),
+            };
+            let (name, rest) = rows.next().expect("a row of the page");
+            assert_eq!((name, rest.split_once('`').unwrap().0), (&*key, &*default));
+        }
+        assert_eq!(rows.next(), None, "the page has no other keys");
     }
 
     #[test]

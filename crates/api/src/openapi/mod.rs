@@ -23,12 +23,17 @@ use utoipa::openapi::{
 /// Where everything but the probes is.
 const ROOT: &str = "/api/v1";
 const SCHEMAS: &str = "#/components/schemas/";
+/// How long an `Idempotency-Key` may be.
+const IDEMPOTENCY_KEY_LENGTH_MAX: usize = 255;
 /// The forms of documents.
 const FORMS: [&str; 2] = ["application/json", "application/x-yaml"];
 /// The statuses of refusals that operations have in common; all others come as `default`.
 const REFUSALS: [(&str, &str); 2] = [
     ("400", "The body, a parameter or a reference is malformed or invalid."),
-    ("default", "The request was refused: 404, 405, 406, 409, 412, 413, 415, 429, 500 or 503."),
+    (
+        "default",
+        "The request was refused: 404, 405, 406, 409, 412, 413, 415, 422, 429, 500, 502 or 503.",
+    ),
 ];
 
 static DOCUMENT: LazyLock<Value> = LazyLock::new(make);
@@ -121,14 +126,15 @@ fn describe(operation: &Operation) -> utoipa::openapi::path::Operation {
     for query in &operation.query {
         builder = builder.parameter(query_parameter(query));
     }
-    if operation.has_revision && operation.method != HttpMethod::Get {
-        let header = ParameterBuilder::new()
-            .name("If-Match")
-            .parameter_in(ParameterIn::Header)
-            .required(Required::False)
-            .description(Some("The ETag that the artifact has to have, or *; else 412."))
-            .schema(Some(of_type(Type::String)));
-        builder = builder.parameter(header);
+    if operation.method != HttpMethod::Get {
+        if operation.has_revision {
+            let description = "The ETag that the artifact has to have, or *; else 412.";
+            builder = builder.parameter(header_parameter("If-Match", description, None));
+        }
+        let description = "Carries the request out once, however often it is sent with this key; \
+                           422 when it was given to another request.";
+        let length_max = Some(IDEMPOTENCY_KEY_LENGTH_MAX);
+        builder = builder.parameter(header_parameter("Idempotency-Key", description, length_max));
     }
     if let Some(body) = &operation.body {
         builder = builder.request_body(Some(request_body(body, &operation.method)));
@@ -257,6 +263,19 @@ fn path_parameter(name: &str) -> Parameter {
     let schema = Schema::from(schema);
     let parameter = ParameterBuilder::new().name(name).parameter_in(ParameterIn::Path);
     parameter.required(Required::True).schema(Some(schema)).build()
+}
+
+/// A header that a request may have, of at least one character.
+fn header_parameter(name: &str, description: &str, length_max: Option<usize>) -> Parameter {
+    let schema = ObjectBuilder::new()
+        .schema_type(SchemaType::Type(Type::String))
+        .min_length(Some(1))
+        .max_length(length_max)
+        .build();
+    let schema = Schema::from(schema);
+    let parameter = ParameterBuilder::new().name(name).parameter_in(ParameterIn::Header);
+    let parameter = parameter.required(Required::False).description(Some(description));
+    parameter.schema(Some(schema)).build()
 }
 
 fn query_parameter(query: &Query) -> Parameter {

@@ -152,6 +152,12 @@ const TAG: Query =
     query("tag", QueryType::Texts, "All of these tags, of which there may be several.");
 const TAGS: Query = query("tags", QueryType::Texts, "The same as tag.");
 const TYPE: Query = query("type", QueryType::Text, "The type of the events.");
+const FLATTEN: Query = query("flatten", QueryType::Boolean, "One map with dotted keys.");
+const LAYER: Query = query(
+    "type",
+    QueryType::Text,
+    "One layer: reference (the defaults), application (the file), environment or system (flags).",
+);
 const FROM: Query =
     query("from", QueryType::Integer, "The last position seen; the header Last-Event-ID wins.");
 
@@ -329,7 +335,7 @@ fn events() -> Vec<Operation> {
             .paged(),
         )
         .answers(200, Content::Document("events")),
-        Operation::new(HttpMethod::Post, "/api/v1/events", TAG_OF_ALL, "Post an event")
+        Operation::post("/api/v1/events", TAG_OF_ALL, "Post an event")
             .takes(Body::One("event"))
             .answers(201, Content::Document("stored_event")),
         filtered(
@@ -384,12 +390,14 @@ fn system() -> Vec<Operation> {
         all.push(operation.answers(200, Content::Document("information")));
     }
     for path in ["/api/v1/config", "/api/v1/configuration"] {
-        let flatten = query("flatten", QueryType::Boolean, "One map with dotted keys.");
-        let operation = Operation::get(path, SYSTEM, "The configuration, without secrets");
-        all.push(operation.with(flatten).answers(200, Content::Document("settings")));
-        let one =
-            Operation::get(&format!("{path}/{{key}}"), SYSTEM, "One key of the configuration");
-        all.push(one.answers(200, Content::Document("settings")));
+        let one = format!("{path}/{{key}}");
+        for operation in [
+            Operation::get(path, SYSTEM, "The configuration, without secrets"),
+            Operation::get(&one, SYSTEM, "One key of the configuration"),
+        ] {
+            let operation = operation.with(FLATTEN).with(LAYER);
+            all.push(operation.answers(200, Content::Document("settings")));
+        }
     }
     for path in ["/api/v1/stats", "/api/v1/statistics"] {
         all.push(
