@@ -435,13 +435,17 @@ impl<'a> ServicePlan<'a> {
         self.report(ServiceReport::Differs(how));
     }
 
-    /// A service that is done was run by a driver that is gone since: it is taken up again, and the next turn fails it.
+    /// A service that is done was run by a driver that is gone since: it is taken up again, and fails after a while.
     fn report_unsupported(&mut self, kind: &str) {
         let kinds = self.desired.drivers.iter().flat_map(|driver| driver.kinds());
         let kinds: IndexSet<&str> = kinds.copied().collect();
         let supported = quoted(kinds).unwrap_or_else(|| "none".to_owned());
         let words = format!("Unsupported deployable type '{kind}', supported: {supported}");
         match self.service.status.phase.name {
+            // What ran goes on where its driver comes back in time: a configuration may be mistaken.
+            PhaseName::Updating if !self.service.instances.is_empty() => {
+                self.wait_for_driver(&words, self.desired.settings.ready_for_deployment);
+            }
             PhaseName::Updating => self.report(ServiceReport::Failed(words)),
             PhaseName::Done => self.report(ServiceReport::Differs(words)),
             PhaseName::Initiated | PhaseName::Failed => {}

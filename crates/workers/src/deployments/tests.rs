@@ -481,9 +481,12 @@ fn what_no_driver_runs_any_more_fails_and_can_be_removed() {
     world.deployments = DeploymentWorker::new(name, drivers, settings, suffixes);
     let phase = world.phase_at(700);
     let words = "Unsupported deployable type 'docker', supported: 'process'";
-    assert_eq!((phase.name, phase.notification.as_deref()), (PhaseName::Failed, Some(words)));
+    assert_eq!((phase.name, phase.notification.as_deref()), (PhaseName::Updating, Some(words)));
+    let phase = world.phase_at(1300);
+    assert_eq!(phase.name, PhaseName::Failed);
+    assert!(phase.notification.is_some_and(|told| told.ends_with(words)));
     world.undeploy(&shop);
-    let now = START + time::Duration::seconds(701);
+    let now = START + time::Duration::seconds(1301);
     let World { store, deployments, .. } = &mut world;
     block_on(turn::take(store, deployments, now, store.log().last(), || "turn".to_owned()))
         .unwrap();

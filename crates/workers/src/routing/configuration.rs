@@ -84,12 +84,29 @@ fn frontend(state: &State, gateway: &Gateway) -> Frontend {
         port: gateway.port.number,
         protocol,
         sticky: gateway.sticky.filter(|_| protocol == Protocol::Http),
-        virtual_hosts: if protocol == Protocol::Http {
-            gateway.virtual_hosts.clone()
-        } else {
-            Vec::new()
-        },
+        virtual_hosts: if protocol == Protocol::Http { hosts(gateway) } else { Vec::new() },
         routes,
+    }
+}
+
+/// The virtual hosts of `gateway`, each once however it is spelled. Requests are told apart by host alone: they come in on
+/// one port.
+fn hosts(gateway: &Gateway) -> Vec<String> {
+    let mut seen = BTreeSet::new();
+    let hosts = gateway.virtual_hosts.iter().map(|host| without_port(host));
+    hosts.filter(|host| seen.insert(host.to_lowercase())).map(str::to_owned).collect()
+}
+
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        // What has more colons and no bracket is an address of its own.
+        Some((name, port))
+            if port.bytes().all(|byte| byte.is_ascii_digit())
+                && (!name.contains(':') || name.ends_with(']')) =>
+        {
+            name
+        }
+        _ => host,
     }
 }
 

@@ -274,26 +274,28 @@ async fn check_host_ports(shared: &Shared, spec: &InstanceSpec) -> Result<(), Er
         return Ok(());
     }
     let containers = shared.daemon.list(shared.labels.of_all()).await?;
-    let Some((holder, port)) = holder_of_port(&shared.labels, &containers, spec) else {
+    let Some((holder, port, is_own)) = holder_of_port(&shared.labels, &containers, spec) else {
         return Ok(());
     };
-    Err(if shared.stopping().contains_key(&holder) {
-        Error::Transient(format!(
+    if shared.stopping().contains_key(&holder) {
+        return Err(Error::Transient(format!(
             "waits for instance '{holder}' to end, which has port {port} of the network `host`"
-        ))
-    } else {
-        Error::Permanent(format!(
-            "port {port} of the network `host` belongs to instance '{holder}'; give another port or network, or remove that one first"
-        ))
-    })
+        )));
+    }
+    let words = format!(
+        "port {port} of the network `host` belongs to instance '{holder}'; give another port or network, or remove that one first"
+    );
+    // One of the same service may be on its way out.
+    Err(if is_own { Error::Transient(words) } else { Error::Permanent(words) })
 }
 
-/// An instance that has a port of `spec` on the host's network, and which. What does not run has none.
+/// An instance that has a port of `spec` on the host's network, which, and whether it is of the same service. What does not
+/// run has none.
 fn holder_of_port(
     labels: &Labels,
     containers: &[ContainerSummary],
     spec: &InstanceSpec,
-) -> Option<(String, u16)> {
+) -> Option<(String, u16, bool)> {
     let runs = |found: &&ContainerSummary| {
         matches!(found.state, Some(State::RUNNING | State::PAUSED | State::RESTARTING))
     };
@@ -302,7 +304,7 @@ fn holder_of_port(
         let name = labels.instance(found).filter(|name| *name != spec.name)?;
         let ports = labels.ports(found);
         let port = spec.ports.values().find(|port| ports.values().any(|other| other == *port))?;
-        Some((name, *port))
+        Some((name, *port, labels.owner(found).as_ref() == Some(&spec.owner)))
     })
 }
 

@@ -111,9 +111,13 @@ async fn a_port_of_the_hosts_network_belongs_to_one_instance() {
     let on_host = |name: &str| InstanceSpec { network: "HOST".to_owned(), ..spec(name) };
     let old = on_host("old");
     let driver = driver(&directory, |labels| json!([listed(labels, &old, "running")]), |_| {});
-    let refused = driver.start(&on_host("new")).await.unwrap_err();
+    let mut other = on_host("new");
+    other.owner.service = "other".to_owned();
     let words = "port 8000 of the network `host` belongs to instance 'old'";
+    let refused = driver.start(&other).await.unwrap_err();
     assert!(refused.is_permanent() && refused.to_string().contains(words), "{refused}");
+    let of_the_same = driver.start(&on_host("new")).await.unwrap_err();
+    assert!(!of_the_same.is_permanent() && of_the_same.to_string().contains(words));
     driver.shared.stopping().insert(old.name.clone(), None);
     let waits = driver.start(&on_host("new")).await.unwrap_err();
     assert!(!waits.is_permanent() && waits.to_string().contains("'old' to end"), "{waits}");

@@ -6,21 +6,20 @@
 //! 4. [`replace`](HaproxyDriver::replace) has the file checked and installed, and
 //! 5. [`load`](HaproxyDriver::load) starts or reloads HAProxy.
 
-use super::keeper::Files;
+use super::isolate::{Part, Verdicts};
 use super::model::Model;
 use super::process::{self, Failure};
 use super::render::Rendered;
 use super::state::{self, Observed, Plan};
-use super::{
-    HaproxyDriver, NAMES_FILE, POLL, RELOAD_AGAIN, Settings, State, attribution, isolate, socket,
-};
+use super::{HaproxyDriver, NAMES_FILE, POLL, RELOAD_AGAIN, State, attribution, socket};
 use crate::driver::Error;
-use crate::gateways::{Applied, Configuration, Frontend};
+use crate::gateways::{Applied, Configuration};
 use std::collections::BTreeSet;
+use std::time::Duration;
 use tokio::time::Instant;
 
-/// The file that is shown to HAProxy with one gateway alone.
-const ALONE_FILE: &str = "gateway.cfg";
+/// How long it may take to find out what HAProxy refuses; nothing else changes meanwhile.
+const JUDGE_TIME: Duration = Duration::from_secs(30);
 /// How many names of targets that are gone are kept before it is looked which of them may be busy.
 const NAMES_SPARE: usize = 100;
 /// What is told of an HAProxy that nobody stopped.
@@ -131,7 +130,7 @@ impl HaproxyDriver {
         configuration: &Configuration,
         observed: Option<&Observed>,
     ) -> Result<Applied, Failure> {
-        let ended = observed.is_none() && state.watched.is_some();
+        state.ended |= observed.is_none() && state.watched.is_some();
         let (configuration, disabled) = state.verdicts.sift(configuration);
         let ours = observed.map(|observed| observed.ports.clone()).unwrap_or_default();
         let (usable, mut applied) = self.usable(&configuration, &ours);
@@ -168,7 +167,7 @@ impl HaproxyDriver {
         let hosts = usable.iter().any(|gateway| !gateway.virtual_hosts.is_empty());
         let unserved = [unkept, uncounted].into_iter().flatten().map(|error| error.to_string());
         let unreachable = unreachable.filter(|_| hosts);
-        let ended = ended.then(|| ENDED.to_owned());
+        let ended = std::mem::take(&mut state.ended).then(|| ENDED.to_owned());
         let troubles = unserved.chain(unreachable).chain(ended).collect();
         Ok(Applied { changed: adjusted.unwrap_or(true), troubles, ..applied })
     }
@@ -181,65 +180,87 @@ impl HaproxyDriver {
         observed: Option<&Observed>,
     ) -> Result<Applied, Error> {
         let now = Instant::now();
-        state.verdicts.keep(configuration, now);
+        state.verdicts.keep(configuration);
         let due = state.verdicts.due(now);
-        state.verdicts.judge(&self.process, due, now).await?;
-        let mut refused = match self.bring(state, configuration, observed).await {
+        if !due.is_empty() {
+            self.judge(state, configuration, observed, due, now).await?;
+        }
+        let refused = match self.bring(state, configuration, observed).await {
+            Ok(applied) => {
+                state.verdicts.accept(configuration);
+                return Ok(applied);
+            }
             Err(Failure::Refused(error)) => error,
-            other => return other.map_err(Failure::error),
+            Err(failure) => return Err(failure.error()),
         };
         tracing::debug!(error = %refused, "looking for what it is");
-        let suspects = state.verdicts.suspects(configuration);
-        if state.verdicts.judge(&self.process, suspects, now).await? {
-            refused = match self.bring(state, configuration, observed).await {
-                Err(Failure::Refused(error)) => error,
-                other => return other.map_err(Failure::error),
-            };
-        }
-        if self.judge_gateways(state, configuration, observed, now).await? {
-            return self.bring(state, configuration, observed).await.map_err(Failure::error);
+        for suspects in state.verdicts.suspects(configuration) {
+            if suspects.is_empty()
+                || !self.judge(state, configuration, observed, suspects, now).await?
+            {
+                continue;
+            }
+            let applied = self.bring(state, configuration, observed).await;
+            if applied.is_ok() {
+                state.verdicts.accept(configuration);
+            }
+            return applied.map_err(Failure::error);
         }
         Err(refused)
     }
 
-    /// Shows gateways to HAProxy that ask for something that only it can judge, each alone. Says whether any is refused.
-    async fn judge_gateways(
+    /// Finds out which of `suspects` HAProxy refuses, each in its place among everything that it takes. Says no, and nothing
+    /// of any of them, when it refuses also what is left without them: then it is something else, or HAProxy itself.
+    pub(super) async fn judge(
         &self,
         state: &mut State,
         configuration: &Configuration,
         observed: Option<&Observed>,
+        suspects: Vec<Part>,
         now: Instant,
     ) -> Result<bool, Error> {
-        let (sifted, _) = state.verdicts.sift(configuration);
-        let ours = observed.map(|observed| observed.ports.clone()).unwrap_or_default();
-        let (usable, _) = self.usable(&sifted, &ours);
-        let template = configuration.template.as_deref().map(String::as_str);
-        if self.refusal_of(&[], template).await?.is_some() {
-            // It is no gateway's fault.
+        let mut held: BTreeSet<Part> = suspects.iter().cloned().collect();
+        let verdicts = &mut state.verdicts;
+        if self.refusal_without(verdicts, configuration, observed, &held).await?.is_some() {
             return Ok(false);
         }
-        let mut any = false;
-        for gateway in usable.into_iter().filter(|gateway| isolate::asks(gateway)) {
-            if let Some(words) = self.refusal_of(&[gateway], template).await? {
-                state.verdicts.refuse_together(gateway, &words, now);
-                any = true;
+        verdicts.acquit(&suspects);
+        let mut open = vec![suspects];
+        while let Some(mut parts) = open.pop() {
+            if now.elapsed() > JUDGE_TIME {
+                verdicts.refuse(parts, "it was not judged in time, others took too long", now);
+                continue;
             }
+            held.retain(|part| !parts.contains(part));
+            let refusal = self.refusal_without(verdicts, configuration, observed, &held).await?;
+            let Some(words) = refusal else { continue };
+            if parts.len() == 1 {
+                verdicts.refuse(parts, &words, now);
+                continue;
+            }
+            held.extend(parts.iter().cloned());
+            let rest = parts.split_off(parts.len() / 2);
+            open.extend([rest, parts]);
         }
-        Ok(any)
+        Ok(true)
     }
 
-    /// What HAProxy says against a file with `gateways` alone.
-    async fn refusal_of(
+    /// What HAProxy says against `configuration` without what is refused, and without `held`.
+    async fn refusal_without(
         &self,
-        gateways: &[&Frontend],
-        template: Option<&str>,
+        verdicts: &Verdicts,
+        configuration: &Configuration,
+        observed: Option<&Observed>,
+        held: &BTreeSet<Part>,
     ) -> Result<Option<String>, Error> {
-        let Settings { bind_address, virtual_hosts_port, .. } = self.settings;
-        let model = Model::of(gateways, bind_address, virtual_hosts_port);
-        let Files { text, .. } = self.rendered(&model, template).map_err(Error::Transient)?.files;
-        process::replace(&self.process.directory.join(ALONE_FILE), text.as_bytes())
-            .map_err(|error| Error::Transient(format!("cannot write {ALONE_FILE}: {error}")))?;
-        self.process.refusal(ALONE_FILE).await
+        let (sifted, _) = verdicts.sift_without(configuration, held);
+        let ours = observed.map(|observed| observed.ports.clone()).unwrap_or_default();
+        let (usable, _) = self.usable(&sifted, &ours);
+        let virtual_hosts_port = self.virtual_hosts_port(&ours).and_then(Result::ok);
+        let model = Model::of(&usable, self.settings.bind_address, virtual_hosts_port);
+        let template = configuration.template.as_deref().map(String::as_str);
+        let new = self.rendered(&model, template).map_err(Error::Transient)?;
+        self.keeper.refusal(&new.files).await
     }
 
     /// Starts HAProxy with the last good file, when it does not run and what is wanted cannot be had.
@@ -248,6 +269,7 @@ impl HaproxyDriver {
         if self.process.running().is_some() || !file.exists() {
             return Ok(());
         }
+        tracing::warn!("HAProxy is started with the last good configuration");
         self.load(None, None).await?;
         self.watch(state)
     }

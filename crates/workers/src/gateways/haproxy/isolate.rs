@@ -1,44 +1,30 @@
 //! Keeps what one route asks for from harming all others: texts that only HAProxy itself can judge. The whole file is
-//! checked anyway, so that they are taken on trust first; when HAProxy refuses the file, they are shown to it one by
-//! one, in files of their own, and what is fine alone but not beside the rest of its gateway, gateway by gateway.
+//! checked anyway, so that they are taken on trust first. When HAProxy refuses the file, it is shown the file without what
+//! may be to blame, and then with more and more of that, so that everything is judged in its place. What it does not
+//! take is left out: the file that comes of it is one that it took.
 //!
 //! A route whose text is refused gets nothing, and is asked about again after a while: names that HAProxy looks up may
-//! be known by then. What is fine today may be refused tomorrow for the same reason, so nothing is taken for accepted.
+//! be known by then.
 
 use super::acl::Matcher;
-use super::model::Place;
-use super::process::{self, Process};
 use super::render::quote;
 use super::{model, refusal};
-use crate::driver::Error;
-use crate::gateways::{Conditional, Configuration, Frontend, Passage, Protocol, RouteModel};
+use crate::gateways::{Conditional, Configuration, Frontend, Passage, RouteModel};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The file that is shown to HAProxy.
-const FILE: &str = "parts.cfg";
 /// How much of HAProxy's words a reason holds.
 const REASON_CHARACTERS_MAX: usize = 500;
 /// When HAProxy is asked again about what it refused.
 const AGAIN: Duration = Duration::from_mins(5);
-/// What stands before the parts: without a listener HAProxy takes no file. A check opens none.
-const HEAD: &str = "\
-defaults
-    timeout connect 5s
-    timeout client 5s
-    timeout server 5s
-frontend parts
-    bind unix@parts.sock
-";
 
 /// What HAProxy refuses of a configuration.
 #[derive(Debug, Default)]
 pub(super) struct Verdicts {
     refused: BTreeMap<Part, Refusal>,
-    /// By gateway: parts that are refused where they stand together.
-    together: BTreeMap<String, (BTreeSet<Part>, Refusal)>,
+    /// What was in the last file that it took, or would have been, had its gateway been served.
+    taken: BTreeSet<Part>,
 }
 
 #[derive(Clone, Debug)]
@@ -53,41 +39,64 @@ pub(super) type Disabled = BTreeMap<String, BTreeMap<String, String>>;
 /// A directive whose content comes from a document.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Part {
-    place: Place,
-    http: bool,
+    gateway: String,
     line: String,
 }
 
 impl Verdicts {
-    /// Forgets verdicts on what `configuration` does not ask for, and those on gateways that are to be tried again.
-    pub(super) fn keep(&mut self, configuration: &Configuration, now: Instant) {
-        let parts: BTreeSet<Part> = configuration.gateways.iter().flat_map(parts).collect();
+    /// Forgets verdicts on what `configuration` does not ask for.
+    pub(super) fn keep(&mut self, configuration: &Configuration) {
+        let parts = parts(configuration);
         self.refused.retain(|part, _| parts.contains(part));
-        let asked = |name: &String, together: &BTreeSet<Part>| {
-            let mut gateways = configuration.gateways.iter();
-            gateways.any(|gateway| gateway.name == *name && parts_of(gateway) == *together)
-        };
-        self.together.retain(|name, (parts, refusal)| !refusal.is_old(now) && asked(name, parts));
     }
 
     /// Parts that were refused a while ago.
     pub(super) fn due(&self, now: Instant) -> Vec<Part> {
-        let due = self.refused.iter().filter(|(_, refusal)| refusal.is_old(now));
+        let is_due = |refusal: &Refusal| now.saturating_duration_since(refusal.at) >= AGAIN;
+        let due = self.refused.iter().filter(|(_, refusal)| is_due(refusal));
         due.map(|(part, _)| part.clone()).collect()
     }
 
-    /// The parts of `configuration` that are not refused.
-    pub(super) fn suspects(&self, configuration: &Configuration) -> Vec<Part> {
-        let parts: BTreeSet<Part> = configuration.gateways.iter().flat_map(parts).collect();
-        parts.into_iter().filter(|part| !self.refused.contains_key(part)).collect()
+    /// What may be to blame when HAProxy refuses a file: first what is new in it, then everything.
+    pub(super) fn suspects(&self, configuration: &Configuration) -> [Vec<Part>; 2] {
+        let open = |part: &Part| !self.refused.contains_key(part);
+        let all: Vec<Part> = parts(configuration).into_iter().filter(open).collect();
+        let new = all.iter().filter(|part| !self.taken.contains(part)).cloned().collect();
+        [new, all]
+    }
+
+    /// HAProxy took a file of `configuration`.
+    pub(super) fn accept(&mut self, configuration: &Configuration) {
+        let open = |part: &Part| !self.refused.contains_key(part);
+        self.taken = parts(configuration).into_iter().filter(open).collect();
+    }
+
+    /// HAProxy refuses `parts` for `words`.
+    pub(super) fn refuse(&mut self, parts: Vec<Part>, words: &str, now: Instant) {
+        let refusal = Refusal { words: reason(words), at: now };
+        self.refused.extend(parts.into_iter().map(|part| (part, refusal.clone())));
+    }
+
+    /// What was refused of `parts` is so no more.
+    pub(super) fn acquit(&mut self, parts: &[Part]) {
+        self.refused.retain(|part, _| !parts.contains(part));
     }
 
     /// `configuration` without what HAProxy refuses, and the routes that were disabled for it. What is not judged stays.
     pub(super) fn sift(&self, configuration: &Configuration) -> (Configuration, Disabled) {
+        self.sift_without(configuration, &BTreeSet::new())
+    }
+
+    /// The same also without `held`.
+    pub(super) fn sift_without(
+        &self,
+        configuration: &Configuration,
+        held: &BTreeSet<Part>,
+    ) -> (Configuration, Disabled) {
         let mut sifted = configuration.clone();
         let mut disabled = Disabled::new();
         for gateway in &mut sifted.gateways {
-            let reasons = self.disable(gateway);
+            let reasons = self.disable(gateway, held);
             if !reasons.is_empty() {
                 disabled.insert(gateway.name.clone(), reasons);
             }
@@ -95,70 +104,19 @@ impl Verdicts {
         (sifted, disabled)
     }
 
-    /// HAProxy refuses `gateway` for `words`, though none of its parts alone.
-    pub(super) fn refuse_together(&mut self, gateway: &Frontend, words: &str, now: Instant) {
-        let refusal = Refusal { words: reason(words), at: now };
-        self.together.insert(gateway.name.clone(), (parts_of(gateway), refusal));
-    }
-
-    /// Shows `parts` to HAProxy, all in one file; those that it names are refused, and the rest is shown again. Says whether
-    /// any is refused. An error says that HAProxy could not be asked.
-    pub(super) async fn judge(
-        &mut self,
-        process: &Process,
-        mut parts: Vec<Part>,
-        now: Instant,
-    ) -> Result<bool, Error> {
-        let mut refused = BTreeMap::new();
-        let all = parts.clone();
-        while !parts.is_empty() {
-            let Some(words) = refusal(process, &parts).await? else { break };
-            let named = named(&words, parts.len());
-            if named.is_empty() {
-                // It says nothing that tells which, or came to no end.
-                for part in parts {
-                    if let Some(words) = refusal(process, std::slice::from_ref(&part)).await? {
-                        refused.insert(part, reason(&words));
-                    }
-                }
-                break;
-            }
-            let mut rest = Vec::new();
-            for (index, part) in parts.into_iter().enumerate() {
-                match named.get(&index) {
-                    Some(reason) => drop(refused.insert(part, reason.clone())),
-                    None => rest.push(part),
-                }
-            }
-            parts = rest;
-        }
-        for part in &all {
-            self.refused.remove(part);
-        }
-        let any = !refused.is_empty();
-        let refusal = |words| Refusal { words, at: now };
-        self.refused.extend(refused.into_iter().map(|(part, words)| (part, refusal(words))));
-        Ok(any)
-    }
-
     /// Takes everything from the routes of `gateway` that ask for what is refused, and says why, by path.
-    fn disable(&self, gateway: &mut Frontend) -> BTreeMap<String, String> {
-        let all = parts_of(gateway);
-        let together = self.together.get(&gateway.name).filter(|(parts, _)| *parts == all);
-        let together = together.map(|(_, refusal)| refusal);
-        let http = gateway.protocol == Protocol::Http;
-        let place = model::conditions_place(gateway);
-        let refused = |place: Option<Place>, line: String| {
-            let part = Part { place: place?, http, line };
-            let refusal = self.refused.get(&part).or(together)?;
-            Some(refusal.words.clone())
+    fn disable(&self, gateway: &mut Frontend, held: &BTreeSet<Part>) -> BTreeMap<String, String> {
+        let name = gateway.name.clone();
+        let refused = |line: String| {
+            let part = Part { gateway: name.clone(), line };
+            let held = || held.contains(&part).then(|| "it is being judged".to_owned());
+            self.refused.get(&part).map(|refusal| refusal.words.clone()).or_else(held)
         };
         let mut reasons = BTreeMap::new();
         let mut empty: BTreeSet<usize> = BTreeSet::new();
         gateway.conditions.retain(|wish| {
-            let words = refusal::of_condition(wish).or_else(|| {
-                condition_lines(wish).into_iter().find_map(|line| refused(place, line))
-            });
+            let words = refusal::of_condition(wish)
+                .or_else(|| condition_lines(wish).into_iter().find_map(refused));
             if let Some(words) = &words {
                 let own = wish.ways.iter().map(|(index, _)| *index);
                 let routes = &gateway.routes;
@@ -170,9 +128,8 @@ impl Verdicts {
             words.is_none()
         });
         for (index, route) in gateway.routes.iter_mut().enumerate() {
-            let backend = Some(Place::Backend);
             let words = refusal::of_route(route)
-                .or_else(|| route_lines(route).into_iter().find_map(|line| refused(backend, line)));
+                .or_else(|| route_lines(route).into_iter().find_map(refused));
             if let Some(words) = words {
                 reasons.insert(route.path.clone(), words);
                 empty.insert(index);
@@ -184,12 +141,6 @@ impl Verdicts {
             }
         }
         reasons
-    }
-}
-
-impl Refusal {
-    fn is_old(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.at) >= AGAIN
     }
 }
 
@@ -205,32 +156,16 @@ fn leads_nowhere_else(route: &RouteModel, path: &str) -> bool {
     !route.passages.iter().any(other)
 }
 
-/// All parts of `gateway` that HAProxy has to judge, of those that can be written at all.
-fn parts(gateway: &Frontend) -> Vec<Part> {
-    let http = gateway.protocol == Protocol::Http;
-    let routes = gateway
-        .routes
-        .iter()
-        .filter(|route| refusal::of_route(route).is_none())
-        .flat_map(route_lines)
-        .map(|line| Part { place: Place::Backend, http, line });
-    let place = model::conditions_place(gateway);
-    let conditions = gateway
-        .conditions
-        .iter()
-        .filter(|wish| refusal::of_condition(wish).is_none())
-        .flat_map(condition_lines)
-        .filter_map(|line| Some(Part { place: place?, http, line }));
-    routes.chain(conditions).collect()
+/// All parts of `configuration` that HAProxy has to judge, of those that can be written at all.
+fn parts(configuration: &Configuration) -> BTreeSet<Part> {
+    configuration.gateways.iter().flat_map(parts_of).collect()
 }
 
-fn parts_of(gateway: &Frontend) -> BTreeSet<Part> {
-    parts(gateway).into_iter().collect()
-}
-
-/// Whether `gateway` asks for anything that only HAProxy can judge.
-pub(super) fn asks(gateway: &Frontend) -> bool {
-    !parts(gateway).is_empty()
+fn parts_of(gateway: &Frontend) -> impl Iterator<Item = Part> {
+    let routes = gateway.routes.iter().filter(|route| refusal::of_route(route).is_none());
+    let conditions = gateway.conditions.iter().filter(|wish| refusal::of_condition(wish).is_none());
+    let lines = routes.flat_map(route_lines).chain(conditions.flat_map(condition_lines));
+    lines.map(|line| Part { gateway: gateway.name.clone(), line })
 }
 
 fn route_lines(route: &RouteModel) -> Vec<String> {
@@ -255,49 +190,14 @@ fn line(head: &str, words: &[String]) -> String {
     words.iter().fold(head.to_owned(), |line, word| format!("{line} {}", quote(word)))
 }
 
-/// What HAProxy says against a file with `parts`, a section for each; `None` when it accepts it.
-async fn refusal(process: &Process, parts: &[Part]) -> Result<Option<String>, Error> {
-    let mut text = HEAD.to_owned();
-    for (number, Part { place, http, line }) in parts.iter().enumerate() {
-        let section = match place {
-            Place::Frontend => "frontend",
-            Place::Backend => "backend",
-        };
-        let mode = if *http { "http" } else { "tcp" };
-        write!(text, "{section} part{number}\n    mode {mode}\n    {line}\n")
-            .expect("a text takes whatever is written to it");
-    }
-    process::replace(&process.directory.join(FILE), text.as_bytes())
-        .map_err(|error| Error::Transient(format!("cannot write {FILE} for HAProxy: {error}")))?;
-    process.refusal(FILE).await
-}
-
-/// The parts that `words` speak of, by their lines or the names of their backends, with what is said of each.
-fn named(words: &str, count: usize) -> BTreeMap<usize, String> {
-    let mut named = BTreeMap::new();
-    for line in words.lines().filter(|line| line.starts_with("[ALERT]")) {
-        let after = |mark: &str| {
-            let (_, rest) = line.split_once(mark)?;
-            let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
-            digits.parse::<usize>().ok()
-        };
-        let of_line = || {
-            let number = after(&format!("[{FILE}:"))?;
-            Some(number.checked_sub(HEAD.lines().count() + 1)? / 3)
-        };
-        if let Some(index) = of_line().or_else(|| after("'part")).filter(|index| *index < count) {
-            named.entry(index).or_insert_with(|| reason(line));
-        }
-    }
-    named
-}
-
-/// HAProxy's words without where it found what.
+/// HAProxy's words without where it found what, and in which process: the same reason has the same words.
 fn reason(words: &str) -> String {
     let first = words.lines().find(|line| line.starts_with("[ALERT]")).unwrap_or(words);
-    let bare = first.rsplit_once(".cfg:").map_or(first, |(_, rest)| {
+    let bare = first.rsplit_once(".cfg").map_or(first, |(_, rest)| {
         rest.split_once(']').map_or(rest, |(_, rest)| rest.trim_start_matches([' ', ':']))
     });
+    let bare =
+        bare.split_once(") : ").filter(|_| bare.starts_with('[')).map_or(bare, |(_, rest)| rest);
     bare.trim().chars().take(REASON_CHARACTERS_MAX).collect()
 }
 
@@ -306,14 +206,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_parts_that_are_spoken_of() {
-        let words = "[NOTICE]   (1) : haproxy version is 2.6\n\
-            [ALERT]    (1) : config : parsing [parts.cfg:9] : error detected while parsing ACL 'x' : no.\n\
-            [ALERT]    (1) : config : backend 'part2' : unable to find table 'y'.\n\
-            [ALERT]    (1) : config : Error(s) found in configuration file : parts.cfg\n\
-            [ALERT]    (1) : config : parsing [parts.cfg:99] : too far.";
-        let named = named(words, 3);
-        assert_eq!(named.keys().copied().collect::<Vec<_>>(), [0, 2]);
-        assert_eq!(named[&0], "error detected while parsing ACL 'x' : no.");
+    fn reasons_are_the_same_wherever_they_are_found() {
+        for words in [
+            "[NOTICE]   (1) : haproxy version is 2.6\n\
+             [ALERT]    (7) : config : parsing [check.cfg:9] : error detected while parsing ACL 'x' : no.\n\
+             [ALERT]    (7) : config : Error(s) found in configuration file : check.cfg",
+            "[ALERT]    (8) : config : parsing [haproxy.cfg.candidate:10] : error detected while parsing ACL 'x' : no.",
+        ] {
+            assert_eq!(reason(words), "error detected while parsing ACL 'x' : no.");
+        }
+        assert_eq!(reason("[ALERT]    (7) : out of memory"), "out of memory");
+        assert_eq!(reason("it did not come to an end"), "it did not come to an end");
     }
 }

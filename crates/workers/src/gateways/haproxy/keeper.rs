@@ -16,6 +16,8 @@ use tokio::task::JoinHandle;
 
 /// The file that is checked before it replaces the one in use.
 const CANDIDATE_FILE: &str = "haproxy.cfg.candidate";
+/// The file that is only checked.
+const TRIED_FILE: &str = "haproxy.cfg.tried";
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
@@ -98,6 +100,15 @@ impl Keeper {
         Ok(())
     }
 
+    /// What HAProxy says against `files`, which are only tried; `None` when it accepts them.
+    pub(super) async fn refusal(&self, files: &Files) -> Result<Option<String>, Error> {
+        let mut installed = self.shared.installed.lock().await;
+        self.shared.provide(&mut installed, files)?;
+        let path = self.shared.process.directory.join(TRIED_FILE);
+        std::fs::write(path, &files.text).map_err(|error| self.shared.unwritten(&error))?;
+        self.shared.process.refusal(TRIED_FILE).await
+    }
+
     /// Waits until the files are those that are served, for at most `limit`.
     #[cfg(test)]
     pub(super) async fn kept(&self, limit: Duration) -> bool {
@@ -139,35 +150,16 @@ impl Shared {
         if installed == files {
             return Ok(());
         }
+        self.provide(installed, files)?;
         let directory = &self.process.directory;
-        let fail = |error: std::io::Error| {
-            let directory = directory.display();
-            Error::Transient(format!(
-                "cannot write HAProxy's configuration to {directory}: {error}"
-            ))
-        };
-        std::fs::create_dir_all(directory.join(slots::FOLDER)).map_err(fail)?;
-        let replace = |installed: &mut Files, file: &String, map: &String| {
-            // Whole but not synced: what a crash of the machine spoils is noticed when the files are read again, and
-            // HAProxy does not outlive such a crash.
-            let (path, new) = (directory.join(file), directory.join(format!("{file}.new")));
-            std::fs::write(&new, map).and_then(|()| std::fs::rename(&new, path)).map_err(fail)?;
-            installed.maps.insert(file.clone(), map.clone());
-            Ok::<_, Error>(())
-        };
-        // The check takes all maps, but those of the configuration in use stay until the new one is accepted.
-        for (file, map) in &files.maps {
-            if !installed.maps.contains_key(file) {
-                replace(installed, file, map)?;
-            }
-        }
+        let fail = |error: std::io::Error| self.unwritten(&error);
         if installed.text != files.text {
             std::fs::write(directory.join(CANDIDATE_FILE), &files.text).map_err(fail)?;
             self.process.check(CANDIDATE_FILE).await?;
         }
         for (file, map) in &files.maps {
             if installed.maps.get(file) != Some(map) {
-                replace(installed, file, map)?;
+                self.write_map(installed, file, map)?;
             }
         }
         let configuration = directory.join(CONFIGURATION_FILE);
@@ -179,6 +171,38 @@ impl Shared {
         }
         files.clone_into(installed);
         Ok(())
+    }
+}
+
+impl Shared {
+    /// Writes the maps that `files` name and that are not there. Those of the configuration in use stay as they are: HAProxy
+    /// may start with it at any time.
+    fn provide(&self, installed: &mut Files, files: &Files) -> Result<(), Error> {
+        std::fs::create_dir_all(self.process.directory.join(slots::FOLDER))
+            .map_err(|error| self.unwritten(&error))?;
+        for (file, map) in &files.maps {
+            if !installed.maps.contains_key(file) {
+                self.write_map(installed, file, map)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_map(&self, installed: &mut Files, file: &str, map: &str) -> Result<(), Error> {
+        let directory = &self.process.directory;
+        // Whole but not synced: what a crash of the machine spoils is noticed when the files are read again, and
+        // HAProxy does not outlive such a crash.
+        let (path, new) = (directory.join(file), directory.join(format!("{file}.new")));
+        std::fs::write(&new, map)
+            .and_then(|()| std::fs::rename(&new, path))
+            .map_err(|error| self.unwritten(&error))?;
+        installed.maps.insert(file.to_owned(), map.to_owned());
+        Ok(())
+    }
+
+    fn unwritten(&self, error: &std::io::Error) -> Error {
+        let directory = self.process.directory.display();
+        Error::Transient(format!("cannot write HAProxy's configuration to {directory}: {error}"))
     }
 }
 

@@ -129,6 +129,8 @@ struct State {
     /// Names of targets, of those that were removed while they may be busy.
     names: BTreeMap<String, String>,
     verdicts: Verdicts,
+    /// Whether it ended by itself and that was not told yet.
+    ended: bool,
     watched: Option<(Identity, JoinHandle<()>)>,
 }
 
@@ -160,8 +162,8 @@ impl HaproxyDriver {
         let process = Arc::new(Process::new(program, directory));
         let changes = Changes::default();
         let keeper = Keeper::new(Arc::clone(&process), changes.clone());
-        let state =
-            Mutex::new(State { names, model: None, verdicts: Verdicts::default(), watched: None });
+        let verdicts = Verdicts::default();
+        let state = Mutex::new(State { names, model: None, verdicts, ended: false, watched: None });
         let intake = Intake::new(settings.hard_stop_after);
         let checking = Mutex::default();
         let hosts = Hosts::new(process.directory.join(HOSTS_FILE));

@@ -281,24 +281,6 @@ fn is_flat(gateway: &Frontend) -> bool {
     gateway.routes.iter().flat_map(distinct).all(|target| names.insert(&target.lookup_name))
 }
 
-/// Where conditions stand in the file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Place {
-    Frontend,
-    Backend,
-}
-
-/// Where the conditions of `gateway` stand; `None` where they would decide nothing.
-pub(super) fn conditions_place(gateway: &Frontend) -> Option<Place> {
-    if !is_flat(gateway) {
-        Some(Place::Frontend)
-    } else if gateway.sticky == Some(Sticky::Instance) {
-        None
-    } else {
-        Some(Place::Backend)
-    }
-}
-
 fn listener(gateway: &Frontend, bind_address: IpAddr) -> Listener {
     Listener {
         name: gateway.lookup_name.clone(),
@@ -327,8 +309,7 @@ fn flat(gateway: &Frontend) -> Backend {
     let cookie = gateway.sticky == Some(Sticky::Instance);
     // A server that a table chose counts as one that a cookie chose: HAProxy would set no cookie.
     let exact = http && !cookie && balance == ["roundrobin"];
-    let place = conditions_place(gateway);
-    let conditions = place.map(|_| conditions(gateway)).unwrap_or_default();
+    let conditions = if cookie { Conditions::default() } else { conditions(gateway) };
     let mut table = if exact {
         let all = gateway.routes.iter().map(|route| (route.weight, taking(route)));
         Table::of(&gateway.lookup_name, &all.collect::<Vec<_>>())
@@ -458,25 +439,11 @@ fn virtual_hosts(gateway: &Frontend) -> Vec<VirtualHost> {
     if gateway.protocol == Protocol::Tcp {
         return Vec::new();
     }
-    let of = |host: &String| {
-        let host = without_port(host);
-        VirtualHost { acl: hash(&format!("hdr(host) -i {host}0000")), host: host.to_owned() }
+    let of = |host: &String| VirtualHost {
+        acl: hash(&format!("hdr(host) -i {host}0000")),
+        host: host.clone(),
     };
     gateway.virtual_hosts.iter().map(of).collect()
-}
-
-/// Requests are told apart by host alone: they come in on one port.
-fn without_port(host: &str) -> &str {
-    match host.rsplit_once(':') {
-        // What has more colons and no bracket is an address of its own.
-        Some((name, port))
-            if port.bytes().all(|byte| byte.is_ascii_digit())
-                && (!name.contains(':') || name.ends_with(']')) =>
-        {
-            name
-        }
-        _ => host,
-    }
 }
 
 pub(super) fn bind(address: IpAddr, port: u16) -> String {
@@ -544,22 +511,4 @@ pub(super) fn condition(text: &str) -> Option<Vec<String>> {
 /// Splits like HAProxy does; a comment sign ends the text there and here.
 pub(super) fn words(text: &str) -> Option<Vec<String>> {
     shlex::split(text)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn virtual_hosts_are_known_by_host_alone() {
-        for (given, host) in [
-            ("shop.example", "shop.example"),
-            ("shop.example:8080", "shop.example"),
-            ("[::1]:8080", "[::1]"),
-            ("[::1]", "[::1]"),
-            ("::1", "::1"),
-        ] {
-            assert_eq!(without_port(given), host);
-        }
-    }
 }

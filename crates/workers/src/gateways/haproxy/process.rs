@@ -14,6 +14,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::unix::AsyncFd;
 use tokio::task::JoinHandle;
@@ -39,7 +40,7 @@ pub(super) struct Process {
     pub(super) program: Program,
     pub(super) directory: PathBuf,
     /// How long HAProxy may take to check a file.
-    check_timeout: Duration,
+    check_timeout: Mutex<Duration>,
 }
 
 /// Why a file is not in use.
@@ -68,13 +69,12 @@ impl Failure {
 impl Process {
     /// The door to the HAProxy whose files are in `directory`.
     pub(super) fn new(program: Program, directory: PathBuf) -> Self {
-        Self { program, directory, check_timeout: CHECK_TIMEOUT }
+        Self { program, directory, check_timeout: Mutex::new(CHECK_TIMEOUT) }
     }
 
-    /// The same with another limit for checks.
     #[cfg(test)]
-    pub(super) fn with_check_timeout(self, check_timeout: Duration) -> Self {
-        Self { check_timeout, ..self }
+    pub(super) fn limit_checks(&self, limit: Duration) {
+        *self.check_timeout.lock().unwrap() = limit;
     }
 
     /// The master that runs, if one does.
@@ -115,7 +115,7 @@ impl Process {
             .stdin(Stdio::null())
             .kill_on_drop(true)
             .env_clear();
-        let limit = self.check_timeout;
+        let limit = *self.check_timeout.lock().unwrap_or_else(PoisonError::into_inner);
         let Ok(output) = tokio::time::timeout(limit, command.output()).await else {
             return Ok(Some(format!("haproxy -c did not come to an end within {limit:?}")));
         };

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpListener;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
@@ -76,11 +76,14 @@ fn driver(directory: &Path) -> HaproxyDriver {
     .unwrap()
 }
 
-/// A port that nobody listens on, and that no other call was given.
+/// A port that nobody listens on, and that no other call was given. It is none of those that the system gives to whoever
+/// asks for any: it may be free for a while before a gateway has it.
 fn free_port() -> u16 {
-    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
-    let free = || TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
-    std::iter::repeat_with(free).find(|port| GIVEN.lock().unwrap().insert(*port)).unwrap()
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let begin = std::process::id() as usize * 100;
+    let numbers = std::iter::repeat_with(|| begin + NEXT.fetch_add(1, Ordering::Relaxed));
+    let mut ports = numbers.map(|number| 12_000 + u16::try_from(number % 8_000).unwrap());
+    ports.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).unwrap()
 }
 
 /// An HTTP service that answers with its name, and slowly where the path says so. Gives its port.

@@ -129,3 +129,20 @@ fn a_mesh_of_gateways_is_not_expanded_without_end() {
     let mesh: Vec<&str> = mesh.iter().map(String::as_str).collect();
     assert_eq!(served(&mesh).len(), names.len());
 }
+
+#[test]
+fn virtual_hosts_are_known_by_host_alone() {
+    for (given, host) in [
+        ("shop.example", "shop.example"),
+        ("shop.example:8080", "shop.example"),
+        ("[::1]:8080", "[::1]"),
+        ("[::1]", "[::1]"),
+        ("::1", "::1"),
+    ] {
+        assert_eq!(without_port(given), host);
+    }
+    let gateway =
+        "{name: g, virtual_hosts: [Shop.test, 'shop.test:80', b.test], routes: {'[x:1]': {}}}";
+    let gateway = dsl::read_gateway(&dsl::document(gateway).unwrap(), &dsl::Options::default());
+    assert_eq!(hosts(&gateway.unwrap()), ["Shop.test", "b.test"]);
+}

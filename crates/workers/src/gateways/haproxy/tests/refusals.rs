@@ -159,8 +159,8 @@ async fn what_is_fine_takes_one_check() {
         (shop(fox, Some(Sticky::Route)), 1),
         (shop(None, None), 1),
         (shop(fox, None), 1),
-        // The whole file, its parts, and the file without what is refused.
-        (shop(Some("< nonsense x >"), None), 3),
+        // The whole file, the file without what may be to blame, and with it, and what is left at last.
+        (shop(Some("< nonsense x >"), None), 4),
         (shop(Some("< nonsense x >"), Some(Sticky::Route)), 1),
     ] {
         stage.apply(&[changed]).await;
@@ -233,14 +233,35 @@ async fn conditions_are_judged_where_they_stand() {
     harms_no_other(&stage, &bad, "backend").await;
 }
 
-/// A condition that is fine in the file in which parts are shown, and only there.
+/// Two faults in one gateway, of which one shows only without the other: without its rewrite the gateway is another one, in
+/// which conditions stand elsewhere.
 #[tokio::test]
-async fn what_no_part_explains_is_laid_to_its_gateway() {
+async fn what_is_left_of_a_gateway_is_judged_as_it_is() {
     let (a, b) = (service("a").await, service("b").await);
     let stage = Stage::new();
-    let bad = asking("< nbsrv(part0) gt 0 >", None, a, b);
-    harms_no_other(&stage, &bad, "part0").await;
-    assert_eq!(window(bad.port, 2).await, counts(&[("a", 2)]));
+    let mut bad = asking("< fe_conn gt 100 >", None, a, b);
+    bad.routes[1].rewrites = vec![rewrite("/x", "no_such_acl")];
+    harms_no_other(&stage, &bad, "has not frontend capability").await;
+}
+
+/// What is fine among others, and not alone, stays when something else is refused.
+#[tokio::test]
+async fn who_is_not_to_blame_stays_as_it_was() {
+    let (a, b) = (service("a").await, service("b").await);
+    let stage = Stage::new();
+    let other = gateway("other", free_port(), &[route("a", 100, &[target("a", a)])]);
+    let fine = asking(&format!("< nbsrv({}) ge 0 >", other.lookup_name), None, a, b);
+    let fine = Frontend { name: "fine".to_owned(), ..fine };
+    let bad = asking("< nonsense x >", None, a, b);
+    let beside = [other.clone(), fine.clone()];
+    assert_eq!(stage.apply(&beside).await.disabled, BTreeMap::new());
+    let all = [other, fine.clone(), bad];
+    // Also by a driver that does not know what was fine before.
+    let stage = stage.reborn();
+    let applied = stage.apply(&all).await;
+    assert_eq!(applied.disabled.keys().collect::<Vec<_>>(), ["bad"]);
+    assert_eq!(window(fine.port, 4).await, counts(&[("b", 4)]));
+    assert_eq!(stage.apply(&beside).await.disabled, BTreeMap::new());
 }
 
 /// HAProxy ended while a template that it refuses was in force.
@@ -261,53 +282,61 @@ async fn the_last_good_file_is_started_when_another_cannot_be_had() {
     assert_eq!(window(shop.port, 2).await, counts(&[("a", 2)]));
 }
 
+/// A driver whose program does `first` when it is to check a file, before it does that.
+fn checking(stage: &mut Stage, directory: &Path, first: &str) {
+    let program = script(directory, &format!("if [ \"$1\" = -c ]; then {first}; fi"));
+    let settings = Settings { program, ..stage.driver.settings.clone() };
+    stage.driver = HaproxyDriver::new(settings).unwrap();
+}
+
 #[tokio::test]
 async fn what_was_refused_is_asked_about_again() {
+    let (a, b) = (service("a").await, service("b").await);
     let directory = tempfile::tempdir().unwrap();
     let mended = directory.path().join("mended");
-    let first = format!(
-        "[ \"$1\" != -c ] || [ -e '{}' ] || {{ echo '[ALERT] no name' >&2; exit 1; }}",
+    let mut stage = Stage::new();
+    let refuse = format!(
+        "if [ ! -e '{}' ] && grep -q 'path /x' \"$3\"; then echo '[ALERT] (1) : no name' >&2; exit 1; fi",
         mended.display()
     );
-    let program = Program::new(script(directory.path(), &first));
-    let process = Process::new(program, directory.path().to_owned());
-    let gateways = vec![asking("< path /x >", None, 1, 2)];
-    let configuration = Configuration { gateways, template: None };
-    let mut verdicts = Verdicts::default();
-    let now = Instant::now();
-    let suspects = verdicts.suspects(&configuration);
-    assert!(verdicts.judge(&process, suspects, now).await.unwrap());
-    let (_, disabled) = verdicts.sift(&configuration);
-    assert!(disabled["bad"]["b"].contains("no name"), "{disabled:?}");
-    assert!(verdicts.suspects(&configuration).is_empty() && verdicts.due(now).is_empty());
+    checking(&mut stage, directory.path(), &refuse);
+    let shop = asking("< path /x >", None, a, b);
+    let applied = stage.apply(std::slice::from_ref(&shop)).await;
+    assert_eq!(applied.disabled["bad"]["b"], "its condition is refused: no name");
     std::fs::write(&mended, "").unwrap();
-    let later = now + Duration::from_mins(5);
-    let due = verdicts.due(later);
-    assert!(!verdicts.judge(&process, due, later).await.unwrap());
-    assert_eq!(verdicts.sift(&configuration).1, BTreeMap::new());
+    let applied = stage.apply(std::slice::from_ref(&shop)).await;
+    assert!(!applied.disabled.is_empty(), "not at once");
+    let configuration = Configuration { gateways: vec![shop.clone()], template: None };
+    let later = Instant::now() + Duration::from_mins(5);
+    let mut kept = stage.driver.state.lock().await;
+    assert!(kept.verdicts.due(Instant::now()).is_empty());
+    let due = kept.verdicts.due(later);
+    assert!(stage.driver.judge(&mut kept, &configuration, None, due, later).await.unwrap());
+    drop(kept);
+    assert_eq!(stage.apply(std::slice::from_ref(&shop)).await.disabled, BTreeMap::new());
 }
 
 #[tokio::test]
 async fn what_comes_to_no_end_disables_its_route_only() {
+    let (a, b) = (service("a").await, service("b").await);
     let directory = tempfile::tempdir().unwrap();
-    let process = |program| {
-        let process = Process::new(Program::new(program), directory.path().to_owned());
-        process.with_check_timeout(Duration::from_millis(100))
-    };
-    let hanging = process(script(directory.path(), "[ \"$1\" != -c ] || exec sleep 1000"));
-    let gateways = vec![asking("< path /x >", None, 1, 2)];
-    let configuration = Configuration { gateways, template: None };
-    let mut verdicts = Verdicts::default();
-    let suspects = verdicts.suspects(&configuration);
-    assert!(verdicts.judge(&hanging, suspects, Instant::now()).await.unwrap());
-    let (_, disabled) = verdicts.sift(&configuration);
-    assert_eq!(disabled["bad"].keys().collect::<Vec<_>>(), ["b"]);
-    assert!(disabled["bad"]["b"].contains("did not come to an end"), "{disabled:?}");
-    // Who cannot be asked refuses nothing.
-    let mut verdicts = Verdicts::default();
-    let suspects = verdicts.suspects(&configuration);
-    let missing = process(directory.path().join("no-such-program"));
-    let error = verdicts.judge(&missing, suspects, Instant::now()).await.unwrap_err();
-    assert!(error.to_string().contains("no-such-program"), "{error}");
-    assert_eq!(verdicts.sift(&configuration).1, BTreeMap::new());
+    let mut stage = Stage::new();
+    let no_end = directory.path().join("no_end");
+    let hang = format!(
+        "if [ -e '{}' ] || grep -q 'path /x' \"$3\"; then exec sleep 1000; fi",
+        no_end.display()
+    );
+    checking(&mut stage, directory.path(), &hang);
+    stage.driver.process.limit_checks(Duration::from_millis(500));
+    // Where nothing comes to an end nothing is to blame.
+    std::fs::write(&no_end, "").unwrap();
+    let shop = asking("< path /x >", None, a, b);
+    let configuration = Configuration { gateways: vec![shop.clone()], template: None };
+    let error = stage.driver.apply(&configuration).await.unwrap_err();
+    assert!(error.to_string().contains("did not come to an end"), "{error}");
+    std::fs::remove_file(&no_end).unwrap();
+    let applied = stage.apply(std::slice::from_ref(&shop)).await;
+    assert_eq!(applied.disabled["bad"].keys().collect::<Vec<_>>(), ["b"]);
+    assert!(applied.disabled["bad"]["b"].contains("did not come to an end"), "{applied:?}");
+    assert_eq!(window(shop.port, 2).await, counts(&[("a", 2)]));
 }
