@@ -32,10 +32,12 @@ pub(super) fn deployment(
     let mut merged = before.clone();
     overlay(&mut merged.metadata, &body.metadata);
     overlay(&mut merged.dialects, &body.dialects);
-    // What was printed stands for what it came from.
-    let printed = printed_variables(&before);
-    let given =
-        body.environment_variables.iter().filter(|(key, value)| printed.get(*key) != Some(*value));
+    // What was printed stands for what it came from, also while variables are found out anew.
+    let printed = [printed_variables(&before), printed_variables(&as_it_was_told(&before))];
+    let is_new = |(key, value): &(&String, &Option<String>)| {
+        printed.iter().all(|printed| printed.get(*key) != Some(*value))
+    };
+    let given = body.environment_variables.iter().filter(is_new);
     merged.environment_variables.extend(given.map(|(key, value)| (key.clone(), value.clone())));
     for (cluster_name, prepared) in clusters {
         let cluster = cluster(before.clusters.get(cluster_name), prepared, rules, now);
@@ -43,7 +45,36 @@ pub(super) fn deployment(
     }
     restate_changed(&before, &mut merged, clusters, now);
     resolve_dependencies(&mut merged);
+    redirect(&before, &mut merged, now);
     merged
+}
+
+/// `deployment` with the variables that its services had last.
+fn as_it_was_told(deployment: &Deployment) -> Deployment {
+    let mut told = deployment.clone();
+    for service in told.clusters.values_mut().flat_map(|cluster| &mut cluster.services) {
+        if service.environment.is_none() && !service.former_environment.is_empty() {
+            service.environment = Some(service.former_environment.clone());
+        }
+    }
+    told
+}
+
+/// States the intention anew of services that depend on another cluster than before, where an earlier one satisfies their
+/// dependency now: they get its address.
+fn redirect(before: &Deployment, merged: &mut Deployment, now: OffsetDateTime) {
+    for (cluster_name, cluster) in &mut merged.clusters {
+        for service in cluster.services.iter_mut().filter(|service| !service.is_undeploying()) {
+            let Some(old) = before.service(cluster_name, &service.breed.name) else { continue };
+            let is_elsewhere = service.dependencies.iter().any(|(alias, cluster)| {
+                old.dependencies.get(alias).is_some_and(|before| before != cluster)
+            });
+            if is_elsewhere {
+                service.forget_environment();
+                service.status = stated(Intention::Deployment, now);
+            }
+        }
+    }
 }
 
 /// The internal gateways that `deployment` has after the merge, with completed weights.
