@@ -9,7 +9,7 @@ use crate::parameters::{self, Parameters};
 use crate::problem::Failure;
 use crate::service::{BodyBytes, Running, Service};
 use crate::table;
-use actix_web::body::{BodySize, BoxBody, MessageBody};
+use actix_web::body::{BodySize, BoxBody, MessageBody, None as NoBody};
 use actix_web::http::{Method, StatusCode, header};
 use actix_web::{
     HttpMessage, HttpRequest, HttpResponse, HttpResponseBuilder, Resource, guard, web,
@@ -414,7 +414,7 @@ async fn answer<F: Future<Output = Answer>>(
     });
     // Nobody would read the stream, and so it would never end.
     if asked.method() == Method::HEAD && response.body().size() == BodySize::Stream {
-        response = response.set_body(BoxBody::new(()));
+        response = response.set_body(BoxBody::new(NoBody::new()));
     }
     let status = response.status().as_u16();
     let milliseconds = started.elapsed().as_secs_f64() * 1000.0;
@@ -445,9 +445,11 @@ impl Question {
     }
 }
 
-/// The answer with the name of its request.
+/// The answer with the name of its request, unless whoever it was passed on to gave it one.
 fn identified(mut response: HttpResponse, id: &str) -> HttpResponse {
-    if let Ok(value) = header::HeaderValue::from_str(id) {
+    if !response.headers().contains_key(REQUEST_ID)
+        && let Ok(value) = header::HeaderValue::from_str(id)
+    {
         response.headers_mut().insert(header::HeaderName::from_static(REQUEST_ID), value);
     }
     response

@@ -83,6 +83,8 @@ pub fn serve(config: Config) -> Result<Serving, ServeError> {
         .workers(threads)
         // An event of a stream must not wait until the client has acknowledged the one before it.
         .tcp_nodelay(true)
+        // Else a stream on which nothing comes would not notice that its client left.
+        .h1_allow_half_closed(false)
         .disable_signals()
         .shutdown_timeout(DRAIN_SECONDS)
         .on_connect(move |connection, _| limit_blocked_writes(connection, write_timeout))
@@ -103,12 +105,11 @@ impl Serving {
 
     /// Waits until the log is replayed and everything runs, or says why that will not happen.
     pub async fn ready(&mut self) -> Result<(), ServeError> {
-        match self.starting.take() {
-            Some(starting) => {
-                starting.await.map_err(|error| ServeError::Unexpected(error.to_string()))?
-            }
-            None => Ok(()),
-        }
+        let Some(starting) = &mut self.starting else { return Ok(()) };
+        // Who gives up waiting leaves it to `stop` to end it.
+        let started = starting.await;
+        self.starting = None;
+        started.map_err(|error| ServeError::Unexpected(error.to_string()))?
     }
 
     /// Finishes requests under way and stops everything but what runs outside: gateways and instances go on.
@@ -118,6 +119,8 @@ impl Serving {
         let stopped = self.http.await.map_err(|error| ServeError::Unexpected(error.to_string()))?;
         if let Some(starting) = self.starting.take() {
             starting.abort();
+            // What it started is stopped below, when it came that far.
+            let _ = starting.await;
         }
         // The server is gone and its requests with it, so that nobody else holds what runs.
         if let Some(running) = self.service.take().and_then(Arc::into_inner) {

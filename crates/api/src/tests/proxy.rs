@@ -5,11 +5,16 @@ use super::socket::{Socket, TEXT};
 use crate::config::Setting;
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer, web};
 use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 /// A server that answers with what it was asked, and with every message that it is sent.
 fn target() -> (u16, actix_web::dev::ServerHandle) {
     let server = HttpServer::new(|| {
-        App::new().route("/socket", web::get().to(echo_messages)).default_service(web::to(echo))
+        App::new()
+            .route("/socket", web::get().to(echo_messages))
+            .route("/status/{status}", web::get().to(status))
+            .default_service(web::to(echo))
     });
     let server = server.workers(1).disable_signals().bind("127.0.0.1:0").unwrap();
     let port = server.addrs()[0].port();
@@ -26,6 +31,14 @@ async fn echo(http: HttpRequest, body: web::Bytes) -> HttpResponse {
         "body": String::from_utf8_lossy(&body),
     });
     HttpResponse::Accepted().insert_header(("X-Theirs", "t")).body(document.to_string())
+}
+
+/// An answer with a status, and little else.
+async fn status(status: web::Path<u16>) -> HttpResponse {
+    let status = actix_web::http::StatusCode::from_u16(*status).unwrap();
+    let mut response = HttpResponse::build(status).insert_header(("X-Request-Id", "own")).finish();
+    response.headers_mut().remove("content-type");
+    response
 }
 
 async fn echo_messages(http: HttpRequest, body: web::Payload) -> actix_web::Result<HttpResponse> {
@@ -92,6 +105,57 @@ async fn requests_and_answers_pass_through() {
     assert_eq!(large.problem(), (413, "payload-too-large".to_owned()));
     handle.stop(false).await;
     assert_eq!(segue.get("/proxy/gateways/a/b/x").await.problem(), (502, "bad-gateway".to_owned()));
+    segue.stop().await;
+}
+
+/// All that is answered to `requests`, of which the last has the connection closed.
+async fn raw(segue: &Running, requests: &str) -> String {
+    let mut stream = TcpStream::connect(segue.client.address()).await.unwrap();
+    stream.write_all(requests.as_bytes()).await.unwrap();
+    let mut answers = String::new();
+    let read = tokio::time::timeout(super::client::LIMIT, stream.read_to_string(&mut answers));
+    read.await.expect("an end in time").unwrap();
+    answers
+}
+
+/// What has no body leaves nothing on the connection that the next answer could be mistaken for.
+#[tokio::test]
+async fn answers_without_a_body_end_where_they_end() {
+    let (segue, _, handle) = with_target().await;
+    let ask = |path: &str, more: &str| {
+        format!("GET /proxy/gateways/a/b{path} HTTP/1.1\r\nHost: x\r\n{more}\r\n")
+    };
+    let requests = ask("/status/204", "") + &ask("/status/304", "") + &ask("/status/200", "");
+    let answers = raw(&segue, &(requests + &ask("/x", "Connection: close\r\n"))).await;
+    let answers: Vec<&str> = answers.split("HTTP/1.1 ").skip(1).collect();
+    let codes: Vec<&str> = answers.iter().map(|answer| &answer[..3]).collect();
+    assert_eq!(codes, ["204", "304", "200", "202"], "{answers:?}");
+    for answer in &answers[..3] {
+        assert!(answer.ends_with("\r\n\r\n"), "{answer}");
+        let head = answer.to_lowercase();
+        assert!(head.contains("x-request-id: own") && !head.contains("content-type"), "{head}");
+    }
+    handle.stop(false).await;
+    segue.stop().await;
+}
+
+#[tokio::test]
+async fn bodies_pass_through_however_they_come() {
+    let (segue, _, handle) = with_target().await;
+    for (method, more) in [
+        ("GET", "Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n4\r\nbody\r\n0\r\n\r\n"),
+        ("POST", "Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n4\r\nbody\r\n0\r\n\r\n"),
+        ("GET", "Content-Length: 4\r\nConnection: close\r\n\r\nbody"),
+        (
+            "POST",
+            "Connection: close, Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: x\r\nContent-Length: 4\r\n\r\nbody",
+        ),
+    ] {
+        let request = format!("{method} /proxy/gateways/a/b/x HTTP/1.1\r\nHost: x\r\n{more}");
+        let answer = raw(&segue, &request).await;
+        assert!(answer.contains(r#""body":"body""#), "{request}\n{answer}");
+    }
+    handle.stop(false).await;
     segue.stop().await;
 }
 

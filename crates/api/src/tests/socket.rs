@@ -61,6 +61,23 @@ impl Socket {
         self.frame(FINAL | kind, bytes).await;
     }
 
+    /// The head of a frame of `length` bytes, and as many of them as are taken; it never ends.
+    pub(super) async fn send_for_ever(&mut self, length: u64) {
+        let mut head = vec![FINAL | TEXT, 0x80 | 0x7f];
+        head.extend(length.to_be_bytes());
+        head.extend(MASK);
+        let stream = self.connection.get_mut();
+        let sending = async {
+            stream.write_all(&head).await?;
+            loop {
+                stream.write_all(&[b'x'; 16 * 1024]).await?;
+            }
+        };
+        let sent: std::io::Result<()> =
+            tokio::time::timeout(LIMIT, sending).await.expect("the service takes no more in time");
+        assert!(sent.is_err());
+    }
+
     async fn frame(&mut self, first: u8, bytes: &[u8]) {
         let mut frame = vec![first];
         match bytes.len() {

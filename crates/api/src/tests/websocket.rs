@@ -203,6 +203,9 @@ async fn sockets_end() {
     large.send(&" ".repeat(128 * 1024)).await;
     assert_eq!(large.receive().await.map(|(kind, _)| kind), Some(CLOSE));
     drop(large);
+    let mut endless = Socket::open(address, "/websocket").await;
+    endless.send_for_ever(1 << 40).await;
+    drop(endless);
     assert_eq!(segue.get("/websocket").await.problem(), (400, "invalid-parameter".to_owned()));
     // A service that stops ends its sockets.
     segue.stop().await;
@@ -236,5 +239,22 @@ async fn a_client_that_does_not_read_is_let_go() {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
     drop(deaf);
+    segue.stop().await;
+}
+
+/// A stream in place of the earlier one of the same socket needs no place of its own.
+#[tokio::test]
+async fn a_stream_takes_the_place_of_the_one_before() {
+    let segue = Running::with(&[("api.sse.streams_max", json!(1))]).await;
+    let mut socket = Socket::open(segue.client.address(), "/websocket").await;
+    for tag in ["one", "two", "three"] {
+        let stream = wish("PEEK", "/events/stream", "", &json!({"tag": tag}));
+        socket.send(&stream.to_string()).await;
+    }
+    socket.send(&wish("PEEK", "/info", "", &json!({})).to_string()).await;
+    assert_eq!(socket.json().await["status"], "OK", "no refusal comes before it");
+    segue.post("/api/v1/events", "{tags: [one, two]}").await;
+    segue.post("/api/v1/events", "{tags: three, value: last}").await;
+    assert!(socket.json().await.to_string().contains("last"));
     segue.stop().await;
 }

@@ -4,13 +4,14 @@ use super::Target;
 use crate::problem::Failure;
 use crate::request::{Answer, Request};
 use crate::routes::stream;
+use actix_web::body::{BodyStream, None as NoBody, SizedStream};
 use actix_web::http::StatusCode;
 use actix_web::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use actix_web::web::{Bytes, Payload};
 use actix_web::{HttpResponse, HttpResponseBuilder, rt};
 use futures::{Stream, StreamExt};
 use http_body_util::{BodyExt, StreamBody};
-use hyper::body::{Frame, Incoming};
+use hyper::body::{Body as _, Frame, Incoming};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use segue_domain::problem::ProblemKind;
@@ -92,11 +93,13 @@ impl Hold {
     }
 }
 
-/// The protocol that the client wants to change to.
+/// The protocol that the client wants to change to, when that is `websocket`. Other wishes, such as for HTTP/2, are
+/// not passed on, which a client has to be content with.
 fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
     let connection = headers.get(header::CONNECTION)?.to_str().ok()?.to_ascii_lowercase();
     let wanted = connection.split(',').any(|word| word.trim() == "upgrade");
-    headers.get(header::UPGRADE).filter(|_| wanted).cloned()
+    let is_known = |name: &&HeaderValue| name.as_bytes().eq_ignore_ascii_case(b"websocket");
+    headers.get(header::UPGRADE).filter(|_| wanted).filter(is_known).cloned()
 }
 
 /// The request as the target gets it: everything but what belongs to the client's own connection.
@@ -119,6 +122,10 @@ fn asked(
         if !of_connection && name != header::UPGRADE {
             asked = asked.header(name.as_str(), value.as_bytes());
         }
+    }
+    if http.headers().contains_key(header::TRANSFER_ENCODING) && !body.is_end_stream() {
+        // Said again, since a GET would lose its body otherwise.
+        asked = asked.header("transfer-encoding", "chunked");
     }
     if let Some(upgrade) = upgrade {
         asked = asked.header("connection", "upgrade").header("upgrade", upgrade.as_bytes());
@@ -193,6 +200,10 @@ fn head(answer: &hyper::Response<Incoming>) -> HttpResponseBuilder {
 
 fn respond(answer: hyper::Response<Incoming>, hold: Hold) -> HttpResponse {
     let mut response = head(&answer);
+    if matches!(answer.status().as_u16(), 204 | 304) {
+        // There is no body, whatever length is told.
+        return response.body(NoBody::new());
+    }
     let length = answer.headers().get("content-length").and_then(|length| length.to_str().ok());
     let length = length.and_then(|length| length.parse().ok());
     let body = futures::stream::unfold((answer.into_body(), hold), |(mut body, hold)| async move {
@@ -210,8 +221,8 @@ fn respond(answer: hyper::Response<Incoming>, hold: Hold) -> HttpResponse {
         Some((chunk, (body, hold)))
     });
     match length {
-        Some(length) => response.no_chunking(length).streaming(body),
-        None => response.streaming(body),
+        Some(length) => response.body(SizedStream::new(length, body)),
+        None => response.body(BodyStream::new(body)),
     }
 }
 

@@ -4,6 +4,7 @@
 //! client does not read, the writer waits, then the answers, then the reading of requests; after a while the socket
 //! is closed.
 
+mod inbound;
 mod message;
 mod streams;
 
@@ -16,6 +17,7 @@ use actix_web::{HttpResponse, rt, web};
 use actix_ws::{
     AggregatedMessage, AggregatedMessageStream, CloseCode, CloseReason, ProtocolError, Session,
 };
+use inbound::Unread;
 use message::Wish;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +25,8 @@ use streams::Streams;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::Instant;
 
+/// How long requests under way may take when the service stops.
+const FINISH: Duration = Duration::from_secs(4);
 /// How many messages may wait to be written; whoever has one more waits.
 const WAITING_MAX: usize = 8;
 
@@ -38,13 +42,14 @@ async fn open(mut request: Request) -> Answer {
         let hint = "close one, or raise api.websocket.sockets_max";
         Failure::too_many(detail, hint, super::stream::RETRY_AFTER_SECONDS)
     })?;
-    let payload = request.take_payload()?;
+    let bytes_max = service.config.settings.api.max_body.0;
+    let (payload, unread) =
+        inbound::limited(request.take_payload()?, request.http(), bytes_max).await?;
     let (response, session, messages) = actix_ws::handle(request.http(), payload)
         .map_err(|error| Failure::parameter(format!("no WebSocket handshake: {error}")))?;
     let inside = request.http().app_data::<Inside>().cloned();
     let inside = inside.ok_or_else(|| Failure::internal("the routes are not reachable inside"))?;
     let settings = &service.config.settings.api;
-    let bytes_max = settings.max_body.0;
     let messages = messages.max_frame_size(bytes_max).aggregate_continuations();
     let messages = messages.max_continuation_size(bytes_max);
     let (sender, outgoing) = mpsc::channel(WAITING_MAX);
@@ -55,6 +60,7 @@ async fn open(mut request: Request) -> Answer {
         under_way: Arc::new(Semaphore::new(requests_max)),
         requests_max,
         streams: Streams::new(service.clone(), sender.clone()),
+        unread,
         sender,
         service,
         _permit: permit,
@@ -86,6 +92,7 @@ struct Socket {
     under_way: Arc<Semaphore>,
     requests_max: usize,
     streams: Streams,
+    unread: Unread,
     sender: mpsc::Sender<Outgoing>,
     service: web::Data<Service>,
     /// Gives the place among the sockets back.
@@ -103,11 +110,13 @@ impl Socket {
             tokio::select! {
                 message = messages.recv() => {
                     heard = Instant::now();
+                    self.unread.forget();
                     match message {
                         Some(Ok(message)) => match self.take(message).await {
                             Ok(()) => {}
                             Err(reason) => break reason,
                         },
+                        Some(Err(_)) if self.unread.is_too_much() => break Some(too_large()),
                         Some(Err(error)) => break Some(refused(&error)),
                         None => break None,
                     }
@@ -122,6 +131,7 @@ impl Socket {
                     }
                 }
                 _ = stopping.wait_for(|stopping| *stopping) => {
+                    self.finish().await;
                     break Some((CloseCode::Away, "the service stops").into());
                 }
                 () = self.sender.closed() => break None,
@@ -131,6 +141,14 @@ impl Socket {
         if let Some(reason) = closing {
             // An error says that the client is gone already.
             let _ = self.sender.send(Outgoing::Close(reason)).await;
+        }
+    }
+
+    /// Waits until all requests under way are answered.
+    async fn finish(&self) {
+        let all = u32::try_from(self.requests_max).unwrap_or(u32::MAX);
+        if tokio::time::timeout(FINISH, self.under_way.acquire_many(all)).await.is_err() {
+            tracing::warn!("a socket is closed before all of its requests are answered");
         }
     }
 
@@ -163,7 +181,7 @@ impl Socket {
 
     /// Has one request answered, beside others; waits while too many are under way.
     async fn answer(&mut self, wish: Wish) -> Result<(), Option<CloseReason>> {
-        if let Some(refusal) = self.streams.open(&wish) {
+        if let Some(refusal) = self.streams.open(&wish).await {
             return match refusal {
                 Ok(()) => Ok(()),
                 Err(failure) => self.send(wish.refuse(&failure, &self.service.request_id())).await,
@@ -229,9 +247,12 @@ async fn write(mut session: Session, mut outgoing: mpsc::Receiver<Outgoing>, pat
 }
 
 fn refused(error: &ProtocolError) -> CloseReason {
-    let code = match error {
-        ProtocolError::Overflow => CloseCode::Size,
-        _ => CloseCode::Protocol,
-    };
-    (code, error.to_string()).into()
+    match error {
+        ProtocolError::Overflow => too_large(),
+        error => (CloseCode::Protocol, error.to_string()).into(),
+    }
+}
+
+fn too_large() -> CloseReason {
+    (CloseCode::Size, "a message is larger than `api.max_body`").into()
 }

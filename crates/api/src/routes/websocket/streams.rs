@@ -27,13 +27,13 @@ impl Streams {
     }
 
     /// Opens the stream that `wish` asks for; `None` when it asks for something else.
-    pub(super) fn open(&mut self, wish: &Wish) -> Option<Result<(), Failure>> {
+    pub(super) async fn open(&mut self, wish: &Wish) -> Option<Result<(), Failure>> {
         if wish.method() != Method::GET {
             return None;
         }
         match wish.place() {
-            "events/stream" => Some(self.open_events(wish)),
-            "log" | "logs" => Some(self.open_lines(wish)),
+            "events/stream" => Some(self.open_events(wish).await),
+            "log" | "logs" => Some(self.open_lines(wish).await),
             _ => None,
         }
     }
@@ -50,31 +50,34 @@ impl Streams {
         }
     }
 
-    fn open_events(&mut self, wish: &Wish) -> Result<(), Failure> {
+    async fn open_events(&mut self, wish: &Wish) -> Result<(), Failure> {
         let running = self.service.running().ok_or_else(crate::request::not_ready)?;
         let parameters = Parameters::parse(&wish.query())?;
         let events = stream::Events::open(&running.store, wish.body(), &parameters, None)?;
         // The earlier one gives its place to this one.
-        replace(&mut self.events, None);
+        end(&mut self.events).await;
         let permit = stream::permit(&self.service)?;
         let pump = pump_events(events, wish.clone(), self.sender.clone(), permit);
-        replace(&mut self.events, Some(rt::spawn(pump)));
+        self.events = Some(rt::spawn(pump));
         Ok(())
     }
 
-    fn open_lines(&mut self, wish: &Wish) -> Result<(), Failure> {
+    async fn open_lines(&mut self, wish: &Wish) -> Result<(), Failure> {
         let lines = log::listen(&Parameters::parse(&wish.query())?)?;
-        replace(&mut self.lines, None);
+        end(&mut self.lines).await;
         let permit = stream::permit(&self.service)?;
         let pump = pump_lines(lines, wish.clone(), self.sender.clone(), permit);
-        replace(&mut self.lines, Some(rt::spawn(pump)));
+        self.lines = Some(rt::spawn(pump));
         Ok(())
     }
 }
 
-fn replace(place: &mut Option<JoinHandle<()>>, stream: Option<JoinHandle<()>>) {
-    if let Some(earlier) = std::mem::replace(place, stream) {
-        earlier.abort();
+/// Ends a stream; afterwards its place among all streams is free.
+async fn end(stream: &mut Option<JoinHandle<()>>) {
+    if let Some(stream) = stream.take() {
+        stream.abort();
+        // An error says that it was aborted.
+        let _ = stream.await;
     }
 }
 
