@@ -8,7 +8,7 @@ use crate::artifact::{
 };
 use crate::dsl::{self, pointer_segment, printed_variables, split_alias};
 use crate::problem::{Problem, ProblemKind, Problems, Result};
-use crate::state::{State, satisfying};
+use crate::state::{State, raw_variable, satisfying};
 use indexmap::IndexMap;
 use time::OffsetDateTime;
 
@@ -46,7 +46,24 @@ pub(super) fn deployment(
     restate_changed(&before, &mut merged, clusters, now);
     resolve_dependencies(&mut merged);
     redirect(&before, &mut merged, now);
+    forget_former(&before, &mut merged);
     merged
+}
+
+/// A value that was told stands for its text only as long as that is the same: else going back to it would be no change.
+fn forget_former(before: &Deployment, merged: &mut Deployment) {
+    let after = merged.clone();
+    for (cluster_name, cluster) in &mut merged.clusters {
+        for service in &mut cluster.services {
+            let name = &service.breed.name;
+            let both = before.service(cluster_name, name).zip(after.service(cluster_name, name));
+            let Some((old, new)) = both else { continue };
+            service.former_environment.retain(|key, _| {
+                raw_variable(before, cluster_name, old, key)
+                    == raw_variable(&after, cluster_name, new, key)
+            });
+        }
+    }
 }
 
 /// `deployment` with the variables that its services had last.

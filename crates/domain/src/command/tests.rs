@@ -237,3 +237,24 @@ fn what_failed_to_leave_is_told_about_when_it_is_given_up() {
     assert_eq!(told[0].value["notification"], "it may run");
     assert_eq!(world.service("web", "web:1").status.phase.name, PhaseName::Failed);
 }
+
+/// What was told stands for its text, until the text changes: going back is a change, too, and a repeated one is none.
+#[test]
+fn a_value_can_be_taken_back_before_it_is_in_force() {
+    let with = |mode: &str| {
+        format!(
+            "{{clusters: {{web: {{services: [{{breed: {{name: 'web:1', deployable: w, environment_variables: {{MODE: own}}}}}}]}}}}, environment_variables: {{web.MODE: {mode}}}}}"
+        )
+    };
+    let mut world = World::new(&with("x"));
+    world.run("web", "web:1");
+    let mode = |world: &World| {
+        let deployment = world.state.deployment("shop").unwrap();
+        deployment.environment_variables["web.MODE"].clone()
+    };
+    for (sent, wanted) in [("y", "y"), ("y", "y"), ("x", "x"), ("x", "x"), ("z", "z")] {
+        world.deploy(&with(sent));
+        assert_eq!(mode(&world).as_deref(), Some(wanted));
+        assert!(world.service("web", "web:1").environment.is_none());
+    }
+}

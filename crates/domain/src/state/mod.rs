@@ -10,6 +10,7 @@ mod statics;
 
 pub use gateways::StoredGateway;
 pub use references::{not_found, resolve_sla};
+pub(crate) use resolve::raw_variable;
 pub use resolve::satisfying;
 
 use crate::artifact::{

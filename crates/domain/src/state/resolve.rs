@@ -67,20 +67,12 @@ impl State {
         service: &Service,
         configuration: &ConfigurationValues,
     ) -> IndexMap<String, String> {
-        let variables = service.breed.environment_variables.iter().filter_map(|(key, own)| {
-            let (name, _) = split_alias(key);
-            let inherited = deployment.environment_variables.get(&format!("{cluster}.{name}"));
-            let given = [
-                service.environment_variables.get(name),
-                service.environment_variables.get(key),
-                inherited,
-            ];
-            let given = given.into_iter().flatten().find_map(Option::as_ref);
-            Some((key.clone(), given.or(own.as_ref())?.clone()))
+        let variables = service.breed.environment_variables.keys().filter_map(|key| {
+            let raw = raw_variable(deployment, cluster, service, key)?;
+            let value = self.interpolated(deployment, cluster, service, raw, configuration);
+            Some((key.clone(), value))
         });
-        let interpolated =
-            |raw: &str| self.interpolated(deployment, cluster, service, raw, configuration);
-        variables.map(|(key, raw)| (key, interpolated(&raw))).collect()
+        variables.collect()
     }
 
     /// `text` with its references replaced by what they stand for to `service` of `cluster`; what is not resolved is
@@ -166,6 +158,24 @@ impl State {
 /// The cluster behind an alias; a name that is no alias is taken as the name of a cluster.
 fn aliased<'a>(service: &'a Service, alias: &'a str) -> &'a str {
     service.dependencies.get(alias).map_or(alias, String::as_str)
+}
+
+/// The text of the variable `key` of the breed of `service`, before its references are replaced.
+pub(crate) fn raw_variable<'a>(
+    deployment: &'a Deployment,
+    cluster: &str,
+    service: &'a Service,
+    key: &str,
+) -> Option<&'a String> {
+    let own = service.breed.environment_variables.get(key)?;
+    let (name, _) = split_alias(key);
+    let inherited = deployment.environment_variables.get(&format!("{cluster}.{name}"));
+    let given = [
+        service.environment_variables.get(name),
+        service.environment_variables.get(key),
+        inherited,
+    ];
+    given.into_iter().flatten().find_map(Option::as_ref).or(own.as_ref())
 }
 
 /// A constant of what `service` depends on as `alias`: of the very breed, since other services of its cluster may have
