@@ -14,12 +14,14 @@ use super::state::{self, Observed, Plan};
 use super::{HaproxyDriver, NAMES_FILE, POLL, RELOAD_AGAIN, State, attribution, socket};
 use crate::driver::Error;
 use crate::gateways::{Applied, Configuration};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 use tokio::time::Instant;
 
 /// How long it may take to find out what HAProxy refuses; nothing else changes meanwhile.
 const JUDGE_TIME: Duration = Duration::from_secs(30);
+/// How long a check with some of what is judged may take at least.
+const JUDGE_MIN: Duration = Duration::from_secs(1);
 /// How many names of targets that are gone are kept before it is looked which of them may be busy.
 const NAMES_SPARE: usize = 100;
 /// What is told of an HAProxy that nobody stopped.
@@ -221,26 +223,32 @@ impl HaproxyDriver {
     ) -> Result<bool, Error> {
         let mut held: BTreeSet<Part> = suspects.iter().cloned().collect();
         let verdicts = &mut state.verdicts;
-        if self.refusal_without(verdicts, configuration, observed, &held).await?.is_some() {
+        let began = Instant::now();
+        let limit = self.process.check_timeout();
+        let rest = self.refusal_without(verdicts, configuration, observed, &held, limit);
+        if rest.await?.is_some() {
             return Ok(false);
         }
+        // What takes so much longer than without it comes to no end.
+        let limit = limit.min((began.elapsed() * 10).max(JUDGE_MIN));
         verdicts.acquit(&suspects);
-        let mut open = vec![suspects];
-        while let Some(mut parts) = open.pop() {
-            if now.elapsed() > JUDGE_TIME {
-                verdicts.refuse(parts, "it was not judged in time, others took too long", now);
+        // The larger sets first, so that what is fine among them is known before time runs out.
+        let mut open = VecDeque::from([suspects]);
+        while let Some(mut parts) = open.pop_front() {
+            if began.elapsed() > JUDGE_TIME {
+                verdicts.leave_open(parts, Instant::now());
                 continue;
             }
             held.retain(|part| !parts.contains(part));
-            let refusal = self.refusal_without(verdicts, configuration, observed, &held).await?;
-            let Some(words) = refusal else { continue };
+            let refusal = self.refusal_without(verdicts, configuration, observed, &held, limit);
+            let Some(words) = refusal.await? else { continue };
             if parts.len() == 1 {
                 verdicts.refuse(parts, &words, now);
                 continue;
             }
             held.extend(parts.iter().cloned());
             let rest = parts.split_off(parts.len() / 2);
-            open.extend([rest, parts]);
+            open.extend([parts, rest]);
         }
         Ok(true)
     }
@@ -252,6 +260,7 @@ impl HaproxyDriver {
         configuration: &Configuration,
         observed: Option<&Observed>,
         held: &BTreeSet<Part>,
+        limit: Duration,
     ) -> Result<Option<String>, Error> {
         let (sifted, _) = verdicts.sift_without(configuration, held);
         let ours = observed.map(|observed| observed.ports.clone()).unwrap_or_default();
@@ -260,7 +269,7 @@ impl HaproxyDriver {
         let model = Model::of(&usable, self.settings.bind_address, virtual_hosts_port);
         let template = configuration.template.as_deref().map(String::as_str);
         let new = self.rendered(&model, template).map_err(Error::Transient)?;
-        self.keeper.refusal(&new.files).await
+        self.keeper.refusal(&new.files, limit).await
     }
 
     /// Starts HAProxy with the last good file, when it does not run and what is wanted cannot be had.

@@ -18,6 +18,8 @@ use tokio::time::Instant;
 const REASON_CHARACTERS_MAX: usize = 500;
 /// When HAProxy is asked again about what it refused.
 const AGAIN: Duration = Duration::from_mins(5);
+/// When it is asked about what there was no time for.
+const SOON: Duration = Duration::from_secs(30);
 
 /// What HAProxy refuses of a configuration.
 #[derive(Debug, Default)]
@@ -31,6 +33,8 @@ pub(super) struct Verdicts {
 struct Refusal {
     words: String,
     at: Instant,
+    /// How long it stands.
+    again: Duration,
 }
 
 /// By gateway and path of the route: why it gets nothing.
@@ -50,11 +54,17 @@ impl Verdicts {
         self.refused.retain(|part, _| parts.contains(part));
     }
 
-    /// Parts that were refused a while ago.
+    /// Parts to ask about again: those that there was no time for, or else those that were refused a while ago.
     pub(super) fn due(&self, now: Instant) -> Vec<Part> {
-        let is_due = |refusal: &Refusal| now.saturating_duration_since(refusal.at) >= AGAIN;
-        let due = self.refused.iter().filter(|(_, refusal)| is_due(refusal));
-        due.map(|(part, _)| part.clone()).collect()
+        let due = |again: Duration| -> Vec<Part> {
+            let is_due = |refusal: &Refusal| {
+                refusal.again == again && now.saturating_duration_since(refusal.at) >= again
+            };
+            let due = self.refused.iter().filter(|(_, refusal)| is_due(refusal));
+            due.map(|(part, _)| part.clone()).collect()
+        };
+        let soon = due(SOON);
+        if soon.is_empty() { due(AGAIN) } else { soon }
     }
 
     /// What may be to blame when HAProxy refuses a file: first what is new in it, then everything.
@@ -73,7 +83,16 @@ impl Verdicts {
 
     /// HAProxy refuses `parts` for `words`.
     pub(super) fn refuse(&mut self, parts: Vec<Part>, words: &str, now: Instant) {
-        let refusal = Refusal { words: reason(words), at: now };
+        self.set(parts, &Refusal { words: reason(words), at: now, again: AGAIN });
+    }
+
+    /// There was no time to show `parts` to HAProxy; one of them is to blame.
+    pub(super) fn leave_open(&mut self, parts: Vec<Part>, now: Instant) {
+        let words = "it was not judged in time, and is soon; HAProxy took too long over others";
+        self.set(parts, &Refusal { words: words.to_owned(), at: now, again: SOON });
+    }
+
+    fn set(&mut self, parts: Vec<Part>, refusal: &Refusal) {
         self.refused.extend(parts.into_iter().map(|part| (part, refusal.clone())));
     }
 

@@ -101,12 +101,16 @@ impl Keeper {
     }
 
     /// What HAProxy says against `files`, which are only tried; `None` when it accepts them.
-    pub(super) async fn refusal(&self, files: &Files) -> Result<Option<String>, Error> {
+    pub(super) async fn refusal(
+        &self,
+        files: &Files,
+        limit: Duration,
+    ) -> Result<Option<String>, Error> {
         let mut installed = self.shared.installed.lock().await;
         self.shared.provide(&mut installed, files)?;
         let path = self.shared.process.directory.join(TRIED_FILE);
         std::fs::write(path, &files.text).map_err(|error| self.shared.unwritten(&error))?;
-        self.shared.process.refusal(TRIED_FILE).await
+        self.shared.process.refusal_within(TRIED_FILE, limit).await
     }
 
     /// Waits until the files are those that are served, for at most `limit`.

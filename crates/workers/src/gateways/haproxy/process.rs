@@ -72,6 +72,11 @@ impl Process {
         Self { program, directory, check_timeout: Mutex::new(CHECK_TIMEOUT) }
     }
 
+    /// How long HAProxy may take to check a file.
+    pub(super) fn check_timeout(&self) -> Duration {
+        *self.check_timeout.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     #[cfg(test)]
     pub(super) fn limit_checks(&self, limit: Duration) {
         *self.check_timeout.lock().unwrap() = limit;
@@ -108,6 +113,15 @@ impl Process {
 
     /// What HAProxy says against the file `name`, or that it comes to no end with it; `None` when it accepts it.
     pub(super) async fn refusal(&self, name: &str) -> Result<Option<String>, Error> {
+        self.refusal_within(name, self.check_timeout()).await
+    }
+
+    /// The same when it may take as long as `limit`.
+    pub(super) async fn refusal_within(
+        &self,
+        name: &str,
+        limit: Duration,
+    ) -> Result<Option<String>, Error> {
         let mut command = tokio::process::Command::new(self.program.usable().await?);
         command
             .args(["-c", "-f", name])
@@ -115,7 +129,6 @@ impl Process {
             .stdin(Stdio::null())
             .kill_on_drop(true)
             .env_clear();
-        let limit = *self.check_timeout.lock().unwrap_or_else(PoisonError::into_inner);
         let Ok(output) = tokio::time::timeout(limit, command.output()).await else {
             return Ok(Some(format!("haproxy -c did not come to an end within {limit:?}")));
         };

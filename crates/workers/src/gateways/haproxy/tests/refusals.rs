@@ -327,15 +327,21 @@ async fn what_comes_to_no_end_disables_its_route_only() {
         no_end.display()
     );
     checking(&mut stage, directory.path(), &hang);
-    stage.driver.process.limit_checks(Duration::from_millis(500));
+    stage.driver.process.limit_checks(Duration::from_secs(2));
     // Where nothing comes to an end nothing is to blame.
     std::fs::write(&no_end, "").unwrap();
     let shop = asking("< path /x >", None, a, b);
-    let configuration = Configuration { gateways: vec![shop.clone()], template: None };
+    let mut gateways = vec![shop.clone()];
+    for name in ["a", "aa", "aaa", "c", "cc"] {
+        let fine = asking("< path /fine >", None, a, b);
+        gateways.push(Frontend { name: name.to_owned(), ..fine });
+    }
+    let configuration = Configuration { gateways: gateways.clone(), template: None };
     let error = stage.driver.apply(&configuration).await.unwrap_err();
     assert!(error.to_string().contains("did not come to an end"), "{error}");
     std::fs::remove_file(&no_end).unwrap();
-    let applied = stage.apply(std::slice::from_ref(&shop)).await;
+    let applied = stage.apply(&gateways).await;
+    assert_eq!(applied.disabled.keys().collect::<Vec<_>>(), ["bad"]);
     assert_eq!(applied.disabled["bad"].keys().collect::<Vec<_>>(), ["b"]);
     assert!(applied.disabled["bad"]["b"].contains("did not come to an end"), "{applied:?}");
     assert_eq!(window(shop.port, 2).await, counts(&[("a", 2)]));
