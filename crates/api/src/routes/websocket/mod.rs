@@ -130,7 +130,8 @@ impl Socket {
                         break Some((CloseCode::Normal, "no request for a while").into());
                     }
                 }
-                _ = stopping.wait_for(|stopping| *stopping) => {
+                // What it gives is a lock, which nobody is to hold while it waits.
+                () = async { drop(stopping.wait_for(|stopping| *stopping).await) } => {
                     self.finish().await;
                     break Some((CloseCode::Away, "the service stops").into());
                 }
