@@ -4,7 +4,7 @@ use crate::artifact::value::{self, ValuePart};
 use crate::artifact::{Blueprint, Deployment, Gateway, Service, is_general_name};
 use crate::dsl::{self, split_alias};
 use crate::problem::{Problem, ProblemKind, Problems, Result};
-use crate::state::satisfying;
+use crate::state::{raw_variable, satisfying};
 use std::collections::BTreeMap;
 
 /// A deployment's name is a general one.
@@ -98,15 +98,9 @@ fn variables(
     pointer: &str,
     problems: &mut Vec<Problem>,
 ) {
-    for (key, own) in &service.breed.environment_variables {
+    for key in service.breed.environment_variables.keys() {
         let (name, _) = split_alias(key);
-        let inherited = deployment.environment_variables.get(&format!("{cluster}.{name}"));
-        let given = [
-            service.environment_variables.get(name),
-            service.environment_variables.get(key),
-            inherited,
-        ];
-        if own.is_none() && !given.into_iter().flatten().any(Option::is_some) {
+        if raw_variable(deployment, cluster, service, key).is_none() {
             let detail =
                 format!("variable '{name}' of breed '{}' has no value", service.breed.name);
             let problem = Problem::new(ProblemKind::UnresolvedVariableValue, pointer, detail);

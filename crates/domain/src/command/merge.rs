@@ -52,6 +52,9 @@ pub(super) fn deployment(
 
 /// A value that was told stands for its text only as long as that is the same: else going back to it would be no change.
 fn forget_former(before: &Deployment, merged: &mut Deployment) {
+    if merged.services().all(|(_, service)| service.former_environment.is_empty()) {
+        return;
+    }
     let after = merged.clone();
     for (cluster_name, cluster) in &mut merged.clusters {
         for service in &mut cluster.services {
