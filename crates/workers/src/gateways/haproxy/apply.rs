@@ -184,8 +184,9 @@ impl HaproxyDriver {
         let now = Instant::now();
         state.verdicts.keep(configuration);
         let due = state.verdicts.due(now);
-        if !due.is_empty() {
-            self.judge(state, configuration, observed, due, now).await?;
+        if !due.is_empty() && !self.judge(state, configuration, observed, due.clone(), now).await? {
+            // It is not known now, and asking at every turn would hold up all others.
+            state.verdicts.postpone(&due, Instant::now());
         }
         let refused = match self.bring(state, configuration, observed).await {
             Ok(applied) => {

@@ -96,6 +96,15 @@ impl Verdicts {
         self.refused.extend(parts.into_iter().map(|part| (part, refusal.clone())));
     }
 
+    /// `parts` stay refused, and are asked about as long after `now` as they were to be after they were refused.
+    pub(super) fn postpone(&mut self, parts: &[Part], now: Instant) {
+        for part in parts {
+            if let Some(refusal) = self.refused.get_mut(part) {
+                refusal.at = now;
+            }
+        }
+    }
+
     /// What was refused of `parts` is so no more.
     pub(super) fn acquit(&mut self, parts: &[Part]) {
         self.refused.retain(|part, _| !parts.contains(part));
