@@ -19,7 +19,7 @@ const IDEMPOTENCY_KEY: header::HeaderName = header::HeaderName::from_static("ide
 /// The media type of answers that are no documents.
 pub const PLAIN_TEXT: &str = "text/plain; charset=utf-8";
 /// How long a key may be.
-const KEY_BYTES_MAX: usize = 255;
+pub const KEY_BYTES_MAX: usize = 255;
 
 /// What a write is answered with, in no form yet. Kept in the log as JSON: members may be added, never changed.
 #[derive(Clone, Debug, Serialize, Deserialize)]

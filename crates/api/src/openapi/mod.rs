@@ -4,6 +4,7 @@
 mod answers;
 mod operations;
 
+use crate::idempotency::KEY_BYTES_MAX;
 use crate::routes;
 use crate::table::{self, Entry};
 use operations::{Body, Content, Operation, Query, QueryType};
@@ -23,8 +24,6 @@ use utoipa::openapi::{
 /// Where everything but the probes is.
 const ROOT: &str = "/api/v1";
 const SCHEMAS: &str = "#/components/schemas/";
-/// How long an `Idempotency-Key` may be.
-const IDEMPOTENCY_KEY_LENGTH_MAX: usize = 255;
 /// The forms of documents.
 const FORMS: [&str; 2] = ["application/json", "application/x-yaml"];
 /// The statuses of refusals that operations have in common; all others come as `default`.
@@ -133,7 +132,7 @@ fn describe(operation: &Operation) -> utoipa::openapi::path::Operation {
         }
         let description = "Carries the request out once, however often it is sent with this key; \
                            422 when it was given to another request.";
-        let length_max = Some(IDEMPOTENCY_KEY_LENGTH_MAX);
+        let length_max = Some(KEY_BYTES_MAX);
         builder = builder.parameter(header_parameter("Idempotency-Key", description, length_max));
     }
     if let Some(body) = &operation.body {
